@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import bisect
+from collections import abc
 import contextlib
 import secrets
 import threading
@@ -24,13 +25,15 @@ class FairQueue:
     :param parallel: number that may run at the same time
     """
 
-    def __init__(self, parallel) -> None:
+    def __init__(self, parallel: int) -> None:
         self._free = parallel
         self._condition = threading.Condition()
-        self._waiting = []      # of (magnitude, random), first one first
+        # (magnitude of failures, random), first one first
+        self._waiting: list[tuple[int, int]] = []
 
     @contextlib.contextmanager
-    def slot(self, failures, room, seconds):
+    def slot(self, failures: int, room: int, seconds: float
+             ) -> abc.Iterator[None]:
         """Wait for a slot and hold it in the body of a with statement.
 
         :param failures: number of earlier failures of the caller; callers

@@ -9,21 +9,22 @@ of the collections. The UUID is then an alias.
 
 from __future__ import annotations
 
+import typing
+
+if typing.TYPE_CHECKING:
+    from sushy_kubevirt.machine import machine as machine_
+
 SYSTEMS = '/redfish/v1/Systems'
 
 #: Id of the only machine.
 ONLY = '1'
 
 
-def of(machine):
-    """Return the Id of a machine's system, manager and chassis.
-
-    :param machine: a `machine.Machine`
-    :returns: str
-    """
+def of(machine: machine_.Machine) -> str:
+    """Return the Id of a machine's system, manager and chassis."""
     return machine.uuid if machine.cluster.vm is None else ONLY
 
 
-def system_path(machine) -> str:
+def system_path(machine: machine_.Machine) -> str:
     """Return the path of a machine's ComputerSystem."""
     return f'{SYSTEMS}/{of(machine)}'

@@ -7,12 +7,18 @@ events do not depend on the protocol of the change.
 
 from __future__ import annotations
 
+from collections import abc
 import dataclasses
 import threading
 import time
+import typing
 
 from sushy_kubevirt.bmc import account_changes
 from sushy_kubevirt.redfish.services.events import event_record
+
+if typing.TYPE_CHECKING:
+    from sushy_kubevirt.bmc import accounts as accounts_
+    from sushy_kubevirt.bmc import state_secret
 
 ACCOUNTS = '/redfish/v1/AccountService/Accounts'
 
@@ -26,17 +32,18 @@ _TYPES = {'created': event_record.ADDED, 'changed': event_record.UPDATED,
 class AccountEvents:
     """Makes an event of each change after the start.
 
-    :param accounts: an `accounts.Accounts`
-    :param state: the `state_secret.StateSecret` in which they are stored
-    :param emit: function that receives each `event_record.Record`
+    :param state: in which they are stored
+    :param emit: receives each event
     """
 
-    def __init__(self, accounts, state, emit) -> None:
+    def __init__(self, accounts: accounts_.Accounts,
+                 state: state_secret.StateSecret,
+                 emit: abc.Callable[[event_record.Record], None]) -> None:
         self._accounts = accounts
         self._emit = emit
         self._lock = threading.Lock()
         self._started = time.time() - _CLOCK_SECONDS
-        self._seen = set()
+        self._seen: set[str] = set()
         state.subscribe(self._changed)
 
     def _changed(self) -> None:
@@ -51,9 +58,11 @@ class AccountEvents:
                 self._emit(record)
 
 
-def _record(change):
-    """Make the `event_record.Record` of a change, or None."""
+def _record(change: accounts_.Change) -> event_record.Record | None:
+    """Make the event of a change, or None."""
     entry = account_changes.entry(change)
-    return entry and dataclasses.replace(event_record.make(
+    if entry is None:
+        return None
+    return dataclasses.replace(event_record.make(
         entry.message, _TYPES[change.action], entry.args, entry.origin,
         'ManagerAccount'), id=entry.id, time=entry.time)

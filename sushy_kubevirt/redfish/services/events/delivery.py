@@ -12,12 +12,14 @@ from __future__ import annotations
 
 import asyncio
 import collections
+from collections import abc
 import concurrent.futures
 import dataclasses
 import json
 import logging
 import random
 import threading
+import typing
 import weakref
 
 from sushy_kubevirt.bmc import event_registry
@@ -26,6 +28,17 @@ from sushy_kubevirt.kube import retry
 from sushy_kubevirt.redfish.services.events import event_record
 from sushy_kubevirt.redfish.services.events import http_push
 from sushy_kubevirt.redfish.services.events import subscriptions
+
+if typing.TYPE_CHECKING:
+    import ssl
+
+    from sushy_kubevirt.machine.media import url_policy
+    from sushy_kubevirt.redfish.services.events import service_settings
+
+Record: typing.TypeAlias = event_record.Record
+Subscription: typing.TypeAlias = subscriptions.Subscription
+
+_ResultT = typing.TypeVar('_ResultT')
 
 LOG = logging.getLogger(__name__)
 
@@ -60,46 +73,46 @@ class Position:
 class Delivery:
     """Delivers events to all subscribers.
 
-    :param cached: function that returns all `subscriptions.Subscription`
-        without blocking
-    :param settings: function that returns the `service_settings.Settings`
-    :param store: the `subscriptions.Subscriptions`
+    :param cached: returns all subscriptions without blocking
     """
 
-    def __init__(self, cached, settings, store) -> None:
+    def __init__(self, cached: abc.Callable[[], tuple[Subscription, ...]],
+                 settings: abc.Callable[[], service_settings.Settings],
+                 store: subscriptions.Subscriptions) -> None:
         self._cached = cached
         self._settings = settings
         self._store = store
         self._lock = threading.Lock()
-        self._subscribers = {}
-        # Subscription id: `Position`, of suspended ones too.
-        self._positions = {}
-        self._contexts = {}
+        # By subscription id; the positions are of suspended ones, too.
+        self._subscribers: dict[str, _Subscriber] = {}
+        self._positions: dict[str, Position] = {}
+        self._contexts: dict[bool, ssl.SSLContext] = {}
         self._closed = False
         self._loop = asyncio.new_event_loop()
         # For blocking calls: name resolution, changes of subscriptions.
         self._threads = concurrent.futures.ThreadPoolExecutor(
             _THREADS, thread_name_prefix='events-blocking')
         # Owner: semaphore, as long as a lookup has it.
-        self._lookups = weakref.WeakValueDictionary()
+        self._lookups: weakref.WeakValueDictionary[
+            str, asyncio.Semaphore] = weakref.WeakValueDictionary()
         threading.Thread(target=self._run, daemon=True,
                          name='events-push').start()
 
     # Called in other threads
 
-    def take(self, record) -> None:
+    def take(self, record: Record) -> None:
         """Queue a record for all subscribers that select it."""
         self._call(self._distribute, record)
 
-    def refresh(self, history=()) -> None:
+    def refresh(self, history: abc.Iterable[Record] = ()) -> None:
         """Apply changed subscriptions.
 
-        :param history: the last `event_record.Record`, for subscriptions that
-            were created or resumed meanwhile
+        :param history: the last events, for subscriptions that were created
+            or resumed meanwhile
         """
         self._call(self._refresh, tuple(history))
 
-    def failures(self, id_):
+    def failures(self, id_: str) -> int:
         """Return the number of failures since the last delivery.
 
         :param id_: subscription id
@@ -114,7 +127,8 @@ class Delivery:
                 self._closed = True
                 self._loop.call_soon_threadsafe(self._loop.stop)
 
-    def _call(self, function, *args) -> None:
+    def _call(self, function: abc.Callable[..., object],
+              *args: typing.Any) -> None:
         with self._lock:
             if not self._closed:
                 self._loop.call_soon_threadsafe(function, *args)
@@ -135,46 +149,50 @@ class Delivery:
 
     # Called in the event loop
 
-    def _refresh(self, history) -> None:
+    def _refresh(self, history: tuple[Record, ...]) -> None:
         stored = self._cached()
-        active = {one.id: one for one in stored if not one.suspended}
-        for id_ in set(self._positions) - {one.id for one in stored}:
+        active = {subscription.id: subscription for subscription in stored
+                  if not subscription.suspended}
+        for id_ in set(self._positions) - {subscription.id
+                                           for subscription in stored}:
             del self._positions[id_]
         for id_ in set(self._subscribers) - set(active):
             self._subscribers.pop(id_).end()
-        for id_, one in active.items():
+        for id_, subscription in active.items():
             known = self._subscribers.get(id_)
             if known is not None and known.given_up:
                 # Resumed before its suspension was seen here.
                 known = None
-            if known is not None and known.subscription != one:
-                if known.subscription.destination == one.destination and (
-                        known.subscription.verify == one.verify):
-                    known.subscription = one
+            if known is not None and known.subscription != subscription:
+                before = known.subscription
+                if (before.destination, before.verify) == (
+                        subscription.destination, subscription.verify):
+                    known.subscription = subscription
                     continue
                 known.end()
                 known = None
             if known is None:
-                self._begin(one, history)
+                self._begin(subscription, history)
 
-    def _begin(self, one, history) -> None:
-        position = self._positions.setdefault(one.id, Position())
-        subscriber = self._subscribers[one.id] = _Subscriber(
-            self, one, position)
+    def _begin(self, subscription: Subscription,
+               history: abc.Iterable[Record]) -> None:
+        position = self._positions.setdefault(subscription.id, Position())
+        subscriber = self._subscribers[subscription.id] = _Subscriber(
+            self, subscription, position)
         last = position.number
         for record in history:
-            if record.number > last and record.time >= one.created:
+            if record.number > last and record.time >= subscription.created:
                 subscriber.take(record)
         subscriber.start(self._loop)
 
-    def _distribute(self, record) -> None:
+    def _distribute(self, record: Record) -> None:
         for subscriber in self._subscribers.values():
             subscriber.take(record)
 
-    def settings(self):
+    def settings(self) -> service_settings.Settings:
         return self._settings()
 
-    def context(self, verify):
+    def context(self, verify: bool) -> ssl.SSLContext:
         """Return the TLS context shared by all subscribers.
 
         :param verify: see `http_push.tls`
@@ -183,11 +201,13 @@ class Delivery:
             self._contexts[verify] = http_push.tls(verify)
         return self._contexts[verify]
 
-    def run_blocking(self, function, *args):
-        """Call a blocking function in a thread. :returns: an awaitable"""
+    def run_blocking(self, function: abc.Callable[..., _ResultT],
+                     *args: typing.Any) -> asyncio.Future[_ResultT]:
+        """Call a blocking function in a thread."""
         return self._loop.run_in_executor(self._threads, function, *args)
 
-    async def addresses(self, owner, url):
+    async def addresses(self, owner: str, url: url_policy.ParsedUrl
+                        ) -> tuple[str, ...]:
         """See `subscriptions.Subscriptions.addresses`.
 
         Names that are not answered do not keep other accounts from looking
@@ -202,29 +222,29 @@ class Delivery:
         lookup.add_done_callback(lambda _lookup: self._call(lookups.release))
         return await asyncio.wrap_future(lookup)
 
-    async def give_up(self, subscriber) -> bool:
+    async def give_up(self, subscriber: _Subscriber) -> bool:
         """Delete or suspend a subscription, depending on its policy.
 
         :returns: whether that succeeded
         """
-        one = subscriber.subscription
+        subscription = subscriber.subscription
         tries = subscriber.position.failures
         try:
-            if one.policy is subscriptions.Policy.TERMINATE:
+            if subscription.policy is subscriptions.Policy.TERMINATE:
                 LOG.warning('Subscription %s is deleted after %d failed '
                             'tries to send an event to %s',
-                            one.id, tries, _shown(one))
-                await self.run_blocking(self._store.remove, one.id)
+                            subscription.id, tries, _shown(subscription))
+                await self.run_blocking(self._store.remove, subscription.id)
             else:
                 LOG.warning('Subscription %s is suspended after %d failed '
                             'tries to send an event to %s; resume it with '
                             'EventDestination.ResumeSubscription',
-                            one.id, tries, _shown(one))
-                await self.run_blocking(
-                    lambda: self._store.change(one.id, suspended=True))
+                            subscription.id, tries, _shown(subscription))
+                await self.run_blocking(lambda: self._store.change(
+                    subscription.id, suspended=True))
         except errors.MachineError as e:
             LOG.warning('Subscription %s could not be changed; trying again '
-                        'after its next failure: %s', one.id, e)
+                        'after its next failure: %s', subscription.id, e)
             return False
         return True
 
@@ -232,24 +252,26 @@ class Delivery:
 class _Subscriber:
     """A queue of events, and a task that sends them to a subscriber."""
 
-    def __init__(self, delivery, subscription, position) -> None:
+    def __init__(self, delivery: Delivery, subscription: Subscription,
+                 position: Position) -> None:
         self._delivery = delivery
         self.subscription = subscription
         self.given_up = False
         self.position = position
-        self._queue = collections.deque()
+        self._queue: collections.deque[Record] = collections.deque()
         self._last_number = 0
         self._lost = False
         self._queued = asyncio.Event()
-        self._task = None
+        self._task: asyncio.Task[None] | None = None
 
-    def start(self, loop) -> None:
+    def start(self, loop: asyncio.AbstractEventLoop) -> None:
         self._task = loop.create_task(self._serve())
 
     def end(self) -> None:
-        self._task.cancel()
+        if self._task is not None:
+            self._task.cancel()
 
-    def take(self, record) -> None:
+    def take(self, record: Record) -> None:
         if record.number <= self._last_number:
             # It was in the history that a new subscriber begins with.
             return
@@ -265,16 +287,16 @@ class _Subscriber:
         self._queued.set()
 
     async def _serve(self) -> None:
-        one = self.subscription
+        subscription = self.subscription
         try:
             poster = http_push.Poster(
-                url := subscriptions.read_url(one.destination),
-                lambda: self._delivery.addresses(one.owner, url),
-                self._delivery.context(one.verify)
+                url := subscriptions.read_url(subscription.destination),
+                lambda: self._delivery.addresses(subscription.owner, url),
+                self._delivery.context(subscription.verify)
                 if url.scheme == 'https' else None)
         except errors.MachineError as e:
             LOG.warning('Subscription %s is invalid and receives no events: '
-                        '%s', one.id, e)
+                        '%s', subscription.id, e)
             return
         try:
             while True:
@@ -289,8 +311,8 @@ class _Subscriber:
         finally:
             poster.close()
 
-    async def _send(self, poster):
-        """Send up to `MAX_BATCH` queued events in one POST.
+    async def _send(self, poster: http_push.Poster) -> bool:
+        """Send up to `MAX_BATCH` queued events in subscription POST.
 
         :returns: whether to continue; False after `Delivery.give_up`
         """
@@ -300,19 +322,19 @@ class _Subscriber:
         if self._lost:
             records.insert(0, event_record.make(event_registry.BUFFER_EXCEEDED,
                                                 event_record.OTHER))
-        one = self.subscription
+        subscription = self.subscription
         body = json.dumps(event_record.event(
-            records, one.context, one.filter.types)).encode()
+            records, subscription.context, subscription.filter.types)).encode()
         try:
-            await asyncio.wait_for(poster.post(body, one.headers),
+            await asyncio.wait_for(poster.post(body, subscription.headers),
                                    POST_SECONDS)
         except asyncio.CancelledError:
             raise
         except Exception as e:
             return await self._failed(e)
         if self.position.failures:
-            LOG.info('Subscription %s: %s accepts events again', one.id,
-                     _shown(one))
+            LOG.info('Subscription %s: %s accepts events again',
+                     subscription.id, _shown(subscription))
         self._lost = False
         last = batch[-1].number
         while self._queue and self._queue[0].number <= last:
@@ -321,26 +343,27 @@ class _Subscriber:
         self.position.failures = 0
         return True
 
-    async def _failed(self, error) -> bool:
+    async def _failed(self, error: Exception) -> bool:
         """Log a failed try and wait for the next, as the policy demands.
 
         :returns: whether to continue
         """
-        one, position = self.subscription, self.position
+        subscription, position = self.subscription, self.position
         position.failures += 1
         log = LOG.warning if position.failures == 1 else LOG.debug
-        log('Subscription %s: sending an event to %s failed: %s', one.id,
-            _shown(one), str(error) or type(error).__name__)
+        log('Subscription %s: sending an event to %s failed: %s',
+            subscription.id, _shown(subscription),
+            str(error) or type(error).__name__)
         settings = self._delivery.settings()
         pause = settings.interval * random.uniform(0.9, 1.1)
-        if one.policy in (subscriptions.Policy.TERMINATE,
-                          subscriptions.Policy.SUSPEND):
+        if subscription.policy in (subscriptions.Policy.TERMINATE,
+                                   subscriptions.Policy.SUSPEND):
             if position.failures > settings.attempts:
                 if await self._delivery.give_up(self):
                     self.given_up = True
                     return False
                 pause = MAX_PAUSE_SECONDS
-        elif one.policy is subscriptions.Policy.BACKOFF:
+        elif subscription.policy is subscriptions.Policy.BACKOFF:
             # The first retries come sooner, because most failures are short.
             pause = retry.pause(position.failures - 1, settings.interval / 8,
                                 MAX_PAUSE_SECONDS)
@@ -348,6 +371,6 @@ class _Subscriber:
         return True
 
 
-def _shown(one):
+def _shown(subscription: Subscription) -> str:
     """Return the destination without its query, which may be a secret."""
-    return one.destination.partition('?')[0]
+    return subscription.destination.partition('?')[0]

@@ -16,16 +16,16 @@ class EventOptions:
 
     #: Destinations that are allowed: host names, ``*.domain``, IP addresses
     #: and networks. If empty, all that are not denied.
-    allowed_hosts: tuple = ()
+    allowed_hosts: tuple[str, ...] = ()
 
     #: Destinations that are denied, in the same form.
-    denied_hosts: tuple = ()
+    denied_hosts: tuple[str, ...] = ()
 
     #: File of more of them, an entry a line; read for every destination.
     denied_hosts_file: str | None = None
 
     #: Exceptions from both, in the same form.
-    denied_except: tuple = ()
+    denied_except: tuple[str, ...] = ()
 
     #: Whether loopback and link-local addresses are allowed.
     allow_loopback: bool = False
@@ -40,4 +40,5 @@ class EventOptions:
     log: bool = True
 
     #: What messages to clients call these options, see `machine.option_hints`.
-    names: dict | None = dataclasses.field(default=None, compare=False)
+    names: dict[str, str] | None = dataclasses.field(
+        default=None, compare=False)

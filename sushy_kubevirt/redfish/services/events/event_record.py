@@ -6,11 +6,18 @@ See DSP0266, "Eventing", and the schema Event v1.11.
 
 from __future__ import annotations
 
+from collections import abc
 import dataclasses
 import datetime
 import hashlib
+import typing
 
 from sushy_kubevirt.redfish.services import system_id
+
+if typing.TYPE_CHECKING:
+    from sushy_kubevirt.bmc import event_registry
+    from sushy_kubevirt.kube import objects
+    from sushy_kubevirt.machine import machine as machine_
 
 TASKS = '/redfish/v1/TaskService/Tasks'
 
@@ -39,7 +46,7 @@ class Record:
     :param time: time of the event, ISO 8601 in UTC
     :param type: deprecated EventType, one of `TYPES`
     :param message_id: such as ``ResourceEvent.1.3.ResourcePoweredOn``
-    :param args: tuple of str, arguments of the message
+    :param args: arguments of the message
     :param text: the message with its arguments
     :param severity: ``OK``, ``Warning`` or ``Critical``
     :param resolution: how to resolve the situation
@@ -55,7 +62,7 @@ class Record:
     time: str
     type: str
     message_id: str
-    args: tuple
+    args: tuple[str, ...]
     text: str
     severity: str
     resolution: str
@@ -67,83 +74,84 @@ class Record:
     alias: str = ''
 
     @property
-    def prefix(self):
+    def prefix(self) -> str:
         """Its registry, without the version."""
         return self.message_id.partition('.')[0]
 
     @property
-    def key(self):
+    def key(self) -> str:
         """The message's key in its registry."""
         return self.message_id.rpartition('.')[2]
 
 
-def now():
+def now() -> str:
     """Return the current time in UTC in Redfish's format, ISO 8601."""
     return datetime.datetime.now(datetime.timezone.utc).isoformat(
         timespec='milliseconds')
 
 
-def make(message, type_, args=(), origin: str = '', resource_type: str = '',
-         machine=None, seed=()):
+def make(message: event_registry.Message, type_: str,
+         args: abc.Iterable[object] = (), origin: str = '',
+         resource_type: str = '', machine: machine_.Machine | None = None,
+         seed: abc.Iterable[object] = ()) -> Record:
     """Create a record for an event that has happened now.
 
-    :param message: an `event_registry.Message`
     :param type_: one of `TYPES`
     :param args: arguments of the message
     :param origin: path of the resource it is about, '' for none
     :param resource_type: that resource's schema
-    :param machine: the `machine.Machine` it is about, or None
+    :param machine: that it is about
     :param seed: values that identify the event and are the same in all
         processes that serve the VM, for its id; if empty, the time is used
-    :returns: a `Record`
     """
-    args = tuple(_shortened(arg) for arg in args)
+    texts = tuple(map(_shortened, args))
     time = now()
     uid = alias = ''
     if machine is not None:
         uid = machine.uid
         alias = origin.replace(system_id.system_path(machine),
                                f'{system_id.SYSTEMS}/{machine.uuid}', 1)
-    material = '\0'.join(map(str, (uid, message.id, *args,
+    material = '\0'.join(map(str, (uid, message.id, *texts,
                                    *(seed or (time,)))))
     return Record(
         id=hashlib.sha256(material.encode()).hexdigest()[:24], time=time,
-        type=type_, message_id=message.id, args=args,
-        text=message.format(args), severity=message.severity,
+        type=type_, message_id=message.id, args=texts,
+        text=message.format(texts), severity=message.severity,
         resolution=message.resolution, origin=origin,
         resource_type=resource_type,
         system=machine.qualified_name if machine is not None else '',
         uid=uid, alias=alias)
 
 
-def changed(record, args=(), **fields):
+def changed(record: Record, args: abc.Iterable[str] = (),
+            **fields: str | None) -> Record:
     """Copy a record with values from a client (SubmitTestEvent).
 
-    :param args: sequence of str, the arguments of its message
-    :param fields: str for fields of `Record`; None and '' are ignored
-    :returns: a `Record`
+    :param args: the arguments of its message
+    :param fields: of `Record`; None and '' are ignored
     """
-    return dataclasses.replace(
-        record, args=tuple(map(_shortened, args)),
-        **{name: _shortened(value) for name, value in fields.items()
-           if value})
+    changes: dict[str, typing.Any] = {
+        name: _shortened(value) for name, value in fields.items() if value}
+    return dataclasses.replace(record, args=tuple(map(_shortened, args)),
+                               **changes)
 
 
-def _shortened(arg):
+def _shortened(arg: object) -> str:
     text = ''.join(letter if letter.isprintable() else ' '
                    for letter in str(arg))
     return text if len(text) <= _MAX_ARGUMENT else text[:_MAX_ARGUMENT] + '…'
 
 
-def event(records, context, types=()):
+def event(records: abc.Sequence[Record], context: str,
+          types: abc.Collection[str] = ()) -> objects.Json:
     """Build the payload of some records.
 
-    :param records: non-empty list of `Record`
+    :param records: at least one
     :param context: Context of the subscription
     :param types: EventTypes of the subscription
-    :returns: dict, an Event resource
+    :returns: an Event resource
     """
-    body = {
+    body: objects.Json = {
         '@odata.type': _TYPE,
         'Id': records[-1].id,
         'Name': 'Event Array',
@@ -156,8 +164,9 @@ def event(records, context, types=()):
     return body
 
 
-def _member(number, record, types):
-    member = {
+def _member(number: int, record: Record, types: abc.Collection[str]
+            ) -> objects.Json:
+    member: objects.Json = {
         'MemberId': str(number),
         'EventType': _type(record, types),
         'EventId': record.id,
@@ -174,7 +183,7 @@ def _member(number, record, types):
     return member
 
 
-def _type(record, types):
+def _type(record: Record, types: abc.Collection[str]) -> str:
     # See `ALERT`.
     if types and record.type not in types and ALERT in types:
         return ALERT

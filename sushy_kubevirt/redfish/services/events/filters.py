@@ -8,18 +8,21 @@ event stream (DSP0266, "Server-sent events").
 
 from __future__ import annotations
 
+from collections import abc
 import dataclasses
 import re
+import typing
 
 from sushy_kubevirt.redfish.services.events import event_record
+
+_Test: typing.TypeAlias = abc.Callable[[event_record.Record], bool]
 
 
 @dataclasses.dataclass(frozen=True)
 class Filter:
     """The filtering properties of a subscription.
 
-    All parameters but ``subordinate`` are tuples of str; an empty one does
-    not restrict the events.
+    An empty tuple does not restrict the events.
 
     :param registries: RegistryPrefixes
     :param messages: MessageIds, with or without a registry's version
@@ -27,26 +30,23 @@ class Filter:
     :param no_messages: ExcludeMessageIds
     :param resource_types: ResourceTypes
     :param origins: paths of OriginResources
-    :param subordinate: bool, SubordinateResources
+    :param subordinate: SubordinateResources
     :param types: EventTypes (deprecated in Redfish)
     :param severities: Severities
     """
 
-    registries: tuple = ()
-    messages: tuple = ()
-    no_registries: tuple = ()
-    no_messages: tuple = ()
-    resource_types: tuple = ()
-    origins: tuple = ()
+    registries: tuple[str, ...] = ()
+    messages: tuple[str, ...] = ()
+    no_registries: tuple[str, ...] = ()
+    no_messages: tuple[str, ...] = ()
+    resource_types: tuple[str, ...] = ()
+    origins: tuple[str, ...] = ()
     subordinate: bool = False
-    types: tuple = ()
-    severities: tuple = ()
+    types: tuple[str, ...] = ()
+    severities: tuple[str, ...] = ()
 
-    def matches(self, record):
-        """Check whether the filter selects an event.
-
-        :param record: an `event_record.Record`
-        """
+    def matches(self, record: event_record.Record) -> bool:
+        """Check whether the filter selects an event."""
         if (self.registries or self.messages) and not (
                 record.prefix in self.registries
                 or is_message(record, self.messages)):
@@ -66,17 +66,17 @@ class Filter:
         return is_type(record, self.types)
 
 
-def is_message(record, ids):
+def is_message(record: event_record.Record, ids: abc.Iterable[str]) -> bool:
     """Check whether a record's message is in a list.
 
-    :param ids: iterable of MessageIds, ``Registry.Key``; a version in
-        between is ignored
+    :param ids: MessageIds, ``Registry.Key``; a version in between is ignored
     """
-    return any(one.partition('.')[0] == record.prefix
-               and one.rpartition('.')[2] == record.key for one in ids)
+    return any(id_.partition('.')[0] == record.prefix
+               and id_.rpartition('.')[2] == record.key for id_ in ids)
 
 
-def is_origin(record, path, subordinate):
+def is_origin(record: event_record.Record, path: str, subordinate: bool
+              ) -> bool:
     """Check whether a record is about a resource.
 
     :param path: of the resource; a system may be named by its UUID
@@ -87,7 +87,7 @@ def is_origin(record, path, subordinate):
                for origin in (record.origin, record.alias))
 
 
-def is_type(record, types) -> bool:
+def is_type(record: event_record.Record, types: abc.Collection[str]) -> bool:
     """Check whether a record has one of the (deprecated) EventTypes.
 
     Alert and Other select all records, see `event_record`.
@@ -121,66 +121,66 @@ class Expression:
     :raises: `BadFilter`
     """
 
-    def __init__(self, text) -> None:
+    def __init__(self, text: str) -> None:
         self.text = text
         self._tokens = _tokens(text)
-        self._at = 0
+        self._position = 0
         self._terms = 0
         self._subordinate = False
-        self._test = None
+        self._test: _Test | None = None
         if self._tokens:
             self._test = self._parse_or(0)
-            if self._at < len(self._tokens):
-                raise BadFilter(f'{self._tokens[self._at][0]} is not '
+            if self._position < len(self._tokens):
+                raise BadFilter(f'{self._tokens[self._position][0]} is not '
                                 'expected there')
 
-    def matches(self, record):
-        """Check whether the expression selects an `event_record.Record`."""
+    def matches(self, record: event_record.Record) -> bool:
+        """Check whether the expression selects an event."""
         return self._test is None or self._test(record)
 
-    def _word(self):
+    def _word(self) -> str:
         """Return the next token; '' at the end, or if it is quoted."""
-        if self._at < len(self._tokens):
-            text, quoted = self._tokens[self._at]
+        if self._position < len(self._tokens):
+            text, quoted = self._tokens[self._position]
             return '' if quoted else text
         return ''
 
-    def _parse_or(self, depth):
+    def _parse_or(self, depth: int) -> _Test:
         parts = [self._parse_and(depth)]
         while self._word().lower() == 'or':
-            self._at += 1
+            self._position += 1
             parts.append(self._parse_and(depth))
         if len(parts) == 1:
             return parts[0]
         return lambda record: any(part(record) for part in parts)
 
-    def _parse_and(self, depth):
+    def _parse_and(self, depth: int) -> _Test:
         parts = [self._parse_unary(depth)]
         while self._word().lower() == 'and':
-            self._at += 1
+            self._position += 1
             parts.append(self._parse_unary(depth))
         if len(parts) == 1:
             return parts[0]
         return lambda record: all(part(record) for part in parts)
 
-    def _parse_unary(self, depth):
+    def _parse_unary(self, depth: int) -> _Test:
         if depth > _MAX_DEPTH:
             raise BadFilter('it is nested too deeply')
         word = self._word()
         if word == '(':
-            self._at += 1
+            self._position += 1
             inner = self._parse_or(depth + 1)
             if self._word() != ')':
                 raise BadFilter('a closing parenthesis is missing')
-            self._at += 1
+            self._position += 1
             return inner
         if word.lower() == 'not':
-            self._at += 1
+            self._position += 1
             inner = self._parse_unary(depth + 1)
             return lambda record: not inner(record)
         return self._parse_comparison()
 
-    def _parse_comparison(self):
+    def _parse_comparison(self) -> _Test:
         self._terms += 1
         if self._terms > _MAX_TERMS:
             raise BadFilter('it has too many terms')
@@ -197,15 +197,15 @@ class Expression:
             return lambda record: not test(record)
         return test
 
-    def _next(self):
-        if self._at >= len(self._tokens):
+    def _next(self) -> str:
+        if self._position >= len(self._tokens):
             raise BadFilter('it ends too early')
-        text, _ = self._tokens[self._at]
-        self._at += 1
+        text, _ = self._tokens[self._position]
+        self._position += 1
         return text
 
-    def _predicate(self, name, value):
-        """Return a function of a record: whether a property has a value."""
+    def _predicate(self, name: str, value: str) -> _Test:
+        """Return a function that tells whether a property has a value."""
         if name == 'EventFormatType':
             if value not in ('Event', 'MetricReport'):
                 raise BadFilter(f'EventFormatType cannot be {value[:40]}')
@@ -226,19 +226,20 @@ class Expression:
         return lambda record: is_origin(record, value, self._subordinate)
 
 
-def _tokens(text):
-    """Return a list of (text, whether it was quoted)."""
+def _tokens(text: str) -> list[tuple[str, bool]]:
+    """Return (text, whether it was quoted) of each token."""
     if len(text) > _MAX_LENGTH:
         raise BadFilter(f'it is longer than {_MAX_LENGTH} characters')
-    found, position, text = [], 0, text.strip()
+    tokens: list[tuple[str, bool]] = []
+    position, text = 0, text.strip()
     while position < len(text):
         match = _TOKEN.match(text, position)
         if match is None:
             raise BadFilter('a quotation mark is missing')
         bracket, quoted, word = match.groups()
         if quoted is not None:
-            found.append((quoted.replace("''", "'"), True))
+            tokens.append((quoted.replace("''", "'"), True))
         else:
-            found.append((bracket or word, False))
+            tokens.append((bracket or word, False))
         position = match.end()
-    return found
+    return tokens

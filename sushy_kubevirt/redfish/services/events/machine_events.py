@@ -8,10 +8,13 @@ delivered again after a list or a new watch, create no events.
 
 from __future__ import annotations
 
+from collections import abc
 import dataclasses
 import time
+import typing
 
 from sushy_kubevirt.bmc import event_registry
+from sushy_kubevirt.kube import objects
 from sushy_kubevirt.machine import bmc_annotations
 from sushy_kubevirt.machine import boot
 from sushy_kubevirt.machine import boot_overrides
@@ -20,6 +23,10 @@ from sushy_kubevirt.machine import power_state
 from sushy_kubevirt.machine import run_strategy
 from sushy_kubevirt.redfish.services.events import event_record
 from sushy_kubevirt.redfish.services import system_id
+
+if typing.TYPE_CHECKING:
+    from sushy_kubevirt.machine import cluster as cluster_
+    from sushy_kubevirt.machine import machine as machine_
 
 _SYSTEM = 'ComputerSystem'
 
@@ -41,7 +48,7 @@ _POWER = {
 class _Seen:
     """The last observed state of a machine."""
 
-    machine: object
+    machine: machine_.Machine
     power: power_state.PowerState
     problem: power_state.Problem | None
     impairment: power_state.Problem | None
@@ -58,10 +65,12 @@ class _RemovedOverride:
     due: float          # when to report it as removed (time.monotonic)
     id: str | None
     target: boot.Target
-    seed: tuple         # see `event_record.make`
+    seed: tuple[object, ...]   # see `event_record.make`
 
 
-def _boot(vm, vmi, before):
+def _boot(vm: objects.VirtualMachine,
+          vmi: objects.VirtualMachineInstance | None, before: _Seen | None
+          ) -> tuple[boot.BootState, str | None, bool]:
     """Return a machine's boot override without the steps of a VM's start.
 
     `boot.state` shows an override as used as soon as KubeVirt counts the VM's
@@ -69,11 +78,8 @@ def _boot(vm, vmi, before):
     handed to a node. Here it counts as used once the VMI is handed to a node,
     or once the override is gone and the generation is counted.
 
-    :param vm: dict
-    :param vmi: dict or None
-    :param before: `_Seen` or None
-    :returns: (`boot.BootState`, id of the one-time override or None, whether
-        its boot has begun according to the observed generation alone)
+    :returns: (settings, id of the one-time override or None, whether its boot
+        has begun according to the observed generation alone)
     """
     state = boot.state(vm, vmi)
     once = boot_overrides.once(vm)
@@ -90,7 +96,9 @@ def _boot(vm, vmi, before):
                           boot.Enabled.ONCE, state.mode), id_, True
 
 
-def _power_state(vm, vmi, before):
+def _power_state(vm: objects.VirtualMachine,
+                 vmi: objects.VirtualMachineInstance | None,
+                 before: _Seen | None) -> power_state.PowerState:
     """Return the power state, without what a watch that is behind shows.
 
     KubeVirt removes the request to stop a VMI when it is gone. If only
@@ -104,7 +112,7 @@ def _power_state(vm, vmi, before):
         return state
     on_again = (state in (power_state.PowerState.ON,
                           power_state.PowerState.PAUSED)
-                and before.vmi == vmi['metadata']['uid']
+                and vmi is not None and before.vmi == vmi['metadata']['uid']
                 and not run_strategy.vmi_seen(vm))
     starting_again = (state is power_state.PowerState.POWERING_ON
                       and not run_strategy.is_active(vmi)
@@ -115,20 +123,24 @@ def _power_state(vm, vmi, before):
 class MachineEvents:
     """Compares states of machines and emits events.
 
-    :param cluster: a `cluster.Cluster`
-    :param allows: function of a machine: whether clients may see it
-    :param emit: function of an `event_record.Record`; must not block
-    :param later: function that calls another one, after some seconds
+    :param allows: tells whether clients may see a machine
+    :param emit: takes an event; must not block
+    :param later: calls a function, after some seconds
     """
 
-    def __init__(self, cluster, allows, emit, later) -> None:
+    def __init__(self, cluster: cluster_.Cluster,
+                 allows: abc.Callable[[machine_.Machine], bool],
+                 emit: abc.Callable[[event_record.Record], None],
+                 later: abc.Callable[[abc.Callable[[], None], float], None]
+                 ) -> None:
         self._cluster = cluster
         self._allows = allows
         self._emit = emit
         self._later = later
-        self._seen = {}         # (namespace, name): _Seen
-        self._removed = {}      # (namespace, name): _RemovedOverride
-        self._first = set()     # uids of the machines found at startup
+        self._seen: dict[objects.ObjectKey, _Seen] = {}
+        self._removed: dict[objects.ObjectKey, _RemovedOverride] = {}
+        # uids of the machines that were there at the start
+        self._first: set[str] = set()
 
     def start(self) -> None:
         """Record the current states and emit events for changes of them.
@@ -157,9 +169,11 @@ class MachineEvents:
 
     # Machines
 
-    def _changed(self, machine, vm, vmi) -> None:
+    def _changed(self, machine: machine_.Machine,
+                 vm: objects.VirtualMachine | None,
+                 vmi: objects.VirtualMachineInstance | None) -> None:
         """Process a changed VM or VMI, see `cluster.Cluster.subscribe`."""
-        key = (machine.namespace, machine.name)
+        key = objects.ObjectKey(machine.namespace, machine.name)
         before = self._seen.get(key)
         if vm is None:
             if before is not None and before.machine.uid == machine.uid:
@@ -173,7 +187,7 @@ class MachineEvents:
             power_state.problem(vm, vmi),
             power_state.impairment(vmi),
             *_boot(vm, vmi, before),
-            vmi and vmi['metadata']['uid']
+            vmi['metadata']['uid'] if vmi else None,
         )
         seed = tuple(obj['metadata'].get('resourceVersion', '')
                      for obj in (vm, vmi) if obj is not None)
@@ -193,16 +207,18 @@ class MachineEvents:
         self._compare_problems(before, now, vm, seed)
         self._compare_boot(key, before, now, vmi, seed)
 
-    def _deleted(self, key, seen) -> None:
+    def _deleted(self, key: objects.ObjectKey, seen: _Seen) -> None:
         del self._seen[key]
         self._removed.pop(key, None)
         self._record(seen.machine, event_registry.REMOVED,
                      event_record.REMOVED, (), (seen.machine.uid,))
 
-    def _compare_power(self, before, now, vmi, seed) -> None:
+    def _compare_power(self, before: _Seen, now: _Seen,
+                       vmi: objects.VirtualMachineInstance | None,
+                       seed: tuple[object, ...]) -> None:
         message = _POWER[now.power]
-        if now.power in (power_state.PowerState.ON,
-                         power_state.PowerState.PAUSED):
+        if vmi is not None and now.power in (power_state.PowerState.ON,
+                                             power_state.PowerState.PAUSED):
             # The VMI determines this state, so the seed is the same whichever
             # watch delivers first.
             seed = now.vmi, vmi['metadata'].get('resourceVersion', '')
@@ -212,7 +228,9 @@ class MachineEvents:
         self._record(now.machine, message, event_record.STATUS,
                      (now.machine.qualified_name,), seed)
 
-    def _compare_problems(self, before, now, vm, seed) -> None:
+    def _compare_problems(self, before: _Seen, now: _Seen,
+                          vm: objects.VirtualMachine,
+                          seed: tuple[object, ...]) -> None:
         machine = now.machine
         for message, old, new in (
                 (event_registry.START_FAILED, before.problem, now.problem),
@@ -228,7 +246,9 @@ class MachineEvents:
                          event_record.STATUS, (machine.qualified_name, 'OK'),
                          seed)
 
-    def _compare_boot(self, key, before, now, vmi, seed) -> None:
+    def _compare_boot(self, key: objects.ObjectKey, before: _Seen, now: _Seen,
+                      vmi: objects.VirtualMachineInstance | None,
+                      seed: tuple[object, ...]) -> None:
         machine = now.machine
         seed = (now.once or before.once or seed[0],)
         mark = bmc_annotations.boot_once_id(vmi) if vmi is not None else None
@@ -259,12 +279,15 @@ class MachineEvents:
             self._boot(machine, event_registry.BOOT_SET, seed,
                        is_.target.value, is_.enabled.value, is_.mode.value)
 
-    def _boot(self, machine, message, seed, *args) -> None:
+    def _boot(self, machine: machine_.Machine, message: event_registry.Message,
+              seed: abc.Iterable[object], *args: str) -> None:
         self._record(machine, message, event_record.UPDATED,
                      (machine.qualified_name, *args), seed)
 
-    def _record(self, machine, message, type_, args, seed, origin: str = '',
-                resource_type=_SYSTEM) -> None:
+    def _record(self, machine: machine_.Machine,
+                message: event_registry.Message, type_: str,
+                args: abc.Iterable[str], seed: abc.Iterable[object],
+                origin: str = '', resource_type: str = _SYSTEM) -> None:
         self._emit(event_record.make(
             message, type_, args,
             origin or system_id.system_path(machine), resource_type,
@@ -272,7 +295,8 @@ class MachineEvents:
 
     # Media
 
-    def _media(self, machine, device, old, new) -> None:
+    def _media(self, machine: machine_.Machine, device: str,
+               old: media.Medium | None, new: media.Medium | None) -> None:
         """Process a changed medium, see `media.subscribe`."""
         if not self._allows(machine) or old == new:
             return
@@ -298,7 +322,9 @@ class MachineEvents:
                          new.reason or 'Error', new.message)
             self._task(machine, event_registry.TASK_ABORTED, new)
 
-    def _medium(self, machine, device, message, medium, *more) -> None:
+    def _medium(self, machine: machine_.Machine, device: str,
+                message: event_registry.Message, medium: media.Medium,
+                *more: str) -> None:
         # Clients do not see the drive of HTTP boot as a device.
         about = {} if device == media.HTTP_BOOT.id else {
             'origin':
@@ -313,7 +339,8 @@ class MachineEvents:
              *more),
             (medium.since, medium.task, medium.data_volume), **about)
 
-    def _task(self, machine, message, medium) -> None:
+    def _task(self, machine: machine_.Machine,
+              message: event_registry.Message, medium: media.Medium) -> None:
         if medium.task:
             self._record(machine, message, event_record.STATUS, (medium.task,),
                          (medium.task,),

@@ -112,7 +112,7 @@ class Streams:
     def get(self, id_: str) -> StreamInfo | None:
         """Describe the stream with an id."""
         stream = self._open.get(id_)
-        return stream and stream.info
+        return stream.info if stream else None
 
     def remove(self, id_: str) -> bool:
         """Close a stream.

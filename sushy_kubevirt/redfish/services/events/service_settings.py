@@ -6,6 +6,9 @@ from __future__ import annotations
 import dataclasses
 import typing
 
+if typing.TYPE_CHECKING:
+    from sushy_kubevirt.bmc import state_secret
+
 _SECTION = 'events'
 
 #: Lowest and highest value of each number.
@@ -28,11 +31,10 @@ class Settings:
     interval: int = 10
 
 
-def cached(state):
+def cached(state: state_secret.StateSecret) -> Settings:
     """Return the cached settings, without blocking or failing.
 
-    :param state: a `state_secret.StateSecret`
-    :returns: a `Settings`; defaults for values that are absent or invalid
+    :returns: defaults for values that are absent or invalid
     """
     data = state.cached(_SECTION)
     types = typing.get_type_hints(Settings)
@@ -42,14 +44,13 @@ def cached(state):
                        and _is_within(value, _LIMITS.get(name))})
 
 
-def _is_within(value, limits):
+def _is_within(value: int, limits: tuple[int, int] | None) -> bool:
     return limits is None or limits[0] <= value <= limits[1]
 
 
-def change(state, **values) -> None:
+def change(state: state_secret.StateSecret, **values: bool | int) -> None:
     """Change settings.
 
-    :param state: a `state_secret.StateSecret`
     :param values: fields of `Settings`, validated by the caller
     :raises: `errors.MachineError`
     """

@@ -7,10 +7,12 @@ events.
 
 from __future__ import annotations
 
+from collections import abc
 import dataclasses
 import enum
 import json
 import re
+import typing
 import uuid
 
 from sushy_kubevirt.bmc import shares
@@ -18,6 +20,11 @@ from sushy_kubevirt.kube import errors
 from sushy_kubevirt.machine.media import url_policy
 from sushy_kubevirt.redfish.services.events import event_record
 from sushy_kubevirt.redfish.services.events import filters
+
+if typing.TYPE_CHECKING:
+    from sushy_kubevirt.bmc import state_secret
+    from sushy_kubevirt.kube import objects
+    from sushy_kubevirt.redfish.services.events import event_options
 
 _SECTION = 'subscriptions'
 
@@ -66,9 +73,7 @@ class Subscription:
     :param destination: URL that receives the events
     :param name: Name of its resource
     :param context: Context of its events
-    :param headers: tuple of (name, value) of HTTP headers to send; secret
-    :param filter: a `filters.Filter`
-    :param policy: a `Policy`
+    :param headers: (name, value) of HTTP headers to send; secret
     :param verify: whether to verify the destination's TLS certificate
     :param suspended: whether no events are sent until it is resumed
     :param created: time of creation, ISO 8601
@@ -80,7 +85,8 @@ class Subscription:
     destination: str
     name: str = 'Event Subscription'
     context: str = ''
-    headers: tuple = dataclasses.field(default=(), repr=False)
+    headers: tuple[tuple[str, str], ...] = dataclasses.field(
+        default=(), repr=False)
     filter: filters.Filter = filters.Filter()
     policy: Policy = Policy.BACKOFF
     verify: bool = False
@@ -88,20 +94,19 @@ class Subscription:
     created: str = ''
     owner: str = ''
 
-    def to_dict(self):
-        """Return a dict that can be encoded as JSON."""
-        found = dataclasses.asdict(self)
-        del found['id']
-        return {**found, 'policy': self.policy.value}
+    def to_dict(self) -> objects.Json:
+        """Return the fields but the id for JSON."""
+        fields = dataclasses.asdict(self)
+        del fields['id']
+        return {**fields, 'policy': self.policy.value}
 
 
-def _parse_valid(id_, data):
+def _parse_valid(id_: str, data: typing.Any) -> Subscription | None:
     """Restore a subscription from the Secret.
 
-    :param id_: its id
     :param data: decoded JSON; other clients of Kubernetes, or a later
         version of this service, may have written it
-    :returns: a `Subscription`; None if the data are invalid
+    :returns: None if the data are invalid
     """
     try:
         return _parse_subscription(id_, data)
@@ -110,9 +115,9 @@ def _parse_valid(id_, data):
         return None
 
 
-def _parse_subscription(id_, data):
+def _parse_subscription(id_: str, data: typing.Any) -> Subscription:
     filter_data = data.get('filter') or {}
-    one = Subscription(
+    subscription = Subscription(
         id=id_, destination=data['destination'],
         name=data.get('name') or Subscription.name,
         context=data.get('context', ''),
@@ -127,14 +132,16 @@ def _parse_subscription(id_, data):
         suspended=bool(data.get('suspended')),
         created=data.get('created', ''), owner=data.get('owner', ''))
     if not _ID.fullmatch(id_) or not all(map(_is_text, (
-            one.destination, one.name, one.context, one.created,
-            one.owner))):
+            subscription.destination, subscription.name,
+            subscription.context, subscription.created,
+            subscription.owner))):
         raise ValueError('invalid subscription')
-    check_headers(one.headers)
-    return one
+    check_headers(subscription.headers)
+    return subscription
 
 
-def _parse_filter_field(field, value):
+def _parse_filter_field(field: dataclasses.Field[typing.Any],
+                        value: typing.Any) -> typing.Any:
     """Restore a field of a `filters.Filter` from the Secret."""
     if isinstance(field.default, bool):
         wrong = not isinstance(value, bool)
@@ -145,117 +152,108 @@ def _parse_filter_field(field, value):
     return value if isinstance(value, bool) else tuple(value)
 
 
-def _owner(data):
+def _owner(data: typing.Any) -> str:
     """Return the owner of a subscription in the Secret, '' if unknown."""
     return (data.get('owner') if isinstance(data, dict) else None) or ''
 
 
-def _length(data):
+def _length(data: typing.Any) -> int:
     """Return the number of characters of a subscription in the Secret."""
     return len(json.dumps(data))
 
 
-def _is_text(value):
+def _is_text(value: object) -> bool:
     return isinstance(value, str)
 
 
 class Subscriptions:
-    """All subscriptions.
+    """All subscriptions."""
 
-    :param state: a `state_secret.StateSecret`
-    :param options: an `event_options.EventOptions`
-    """
-
-    def __init__(self, state, options) -> None:
+    def __init__(self, state: state_secret.StateSecret,
+                 options: event_options.EventOptions) -> None:
         self._state = state
         self._options = options
 
-    def all(self):
-        """Return all subscriptions.
+    def all(self) -> tuple[Subscription, ...]:
+        """Return all subscriptions, oldest first.
 
-        :returns: tuple of `Subscription`, oldest first
         :raises: `errors.MachineError` if they cannot be read
         """
         return self._parse_section(self._state.read(_SECTION))
 
-    def cached(self):
-        """Return the cached subscriptions, without blocking or failing.
-
-        :returns: tuple of `Subscription`, oldest first
-        """
+    def cached(self) -> tuple[Subscription, ...]:
+        """Return the cached subscriptions, without blocking or failing."""
         return self._parse_section(self._state.cached(_SECTION))
 
     @staticmethod
-    def _parse_section(section):
-        found = (_parse_valid(*item) for item in section.items())
-        return tuple(sorted(filter(None, found),
-                            key=lambda one: (one.created, one.id)))
+    def _parse_section(section: objects.Json) -> tuple[Subscription, ...]:
+        parsed = (_parse_valid(*item) for item in section.items())
+        return tuple(sorted(filter(None, parsed), key=lambda subscription: (
+            subscription.created, subscription.id)))
 
-    def get(self, id_):
+    def get(self, id_: str) -> Subscription | None:
         """Find a subscription.
 
-        :returns: a `Subscription` or None
         :raises: `errors.MachineError` if they cannot be read
         """
         for fresh in (False, True):
             # It may have been created by another host a moment ago.
-            for one in self._parse_section(
+            for subscription in self._parse_section(
                     self._state.read(_SECTION, fresh=fresh)):
-                if one.id == id_:
-                    return one
+                if subscription.id == id_:
+                    return subscription
         return None
 
-    def add(self, destination, **fields):
+    def add(self, destination: str, **fields: typing.Any) -> Subscription:
         """Create a subscription.
 
         :param destination: URL
         :param fields: further fields of `Subscription`
-        :returns: the new `Subscription`
         :raises: `errors.InvalidValue`, `LimitReached`,
             `errors.MachineError` if it cannot be stored
         """
         self.check_destination(destination)
         check_headers(fields.get('headers', ()))
-        made = Subscription(id=str(uuid.uuid4()), destination=destination,
-                            created=event_record.now(), **fields)
+        subscription = Subscription(
+            id=str(uuid.uuid4()), destination=destination,
+            created=event_record.now(), **fields)
+        self._state.update(_SECTION, lambda section: self._store(
+            section, subscription))
+        return subscription
 
-        def edit(section) -> None:
-            self._store(section, made)
-
-        self._state.update(_SECTION, edit)
-        return made
-
-    def change(self, id_, **fields):
+    def change(self, id_: str, **fields: typing.Any) -> Subscription | None:
         """Change fields of a subscription.
 
         :param fields: fields of `Subscription`
-        :returns: the changed `Subscription`; None if it does not exist
+        :returns: the changed one; None if it does not exist
         :raises: `errors.InvalidValue`, `errors.MachineError`
         """
         check_headers(fields.get('headers', ()))
-        changed = []
+        changed: list[Subscription] = []
 
-        def edit(section) -> None:
+        def edit(section: objects.Json) -> None:
             del changed[:]
-            one = _parse_valid(id_, section.get(id_))
-            if one is not None:
-                one = dataclasses.replace(one, **fields)
-                self._store(section, one)
-                changed.append(one)
+            before = _parse_valid(id_, section.get(id_))
+            if before is not None:
+                after = dataclasses.replace(before, **fields)
+                self._store(section, after)
+                changed.append(after)
 
         self._state.update(_SECTION, edit)
         return changed[0] if changed else None
 
-    def _store(self, section, one):
+    def _store(self, section: objects.Json, subscription: Subscription
+               ) -> None:
         """Add or replace a subscription, within its owner's share.
 
-        :param section: dict of id to dict
-        :param one: `Subscription`
+        :param section: of the Secret, by id
         :raises: `LimitReached`
         """
-        before, after = section.get(one.id), one.to_dict()
-        others = [other for id_, other in section.items() if id_ != one.id]
-        own = [other for other in others if _owner(other) == one.owner]
+        before, after = section.get(subscription.id), subscription.to_dict()
+        others = [other for id_, other in section.items()
+                  if id_ != subscription.id]
+        own = [other for other in others
+               if _owner(other) == subscription.owner]
         if before is None and not shares.fits(
                 len(own), len(others),
                 shares.total(self._options.subscriptions)):
@@ -271,17 +269,17 @@ class Subscriptions:
                 'The subscriptions of an account may take at most half of '
                 'the room that is left; delete one first, or use shorter '
                 'lists and headers')
-        section[one.id] = after
+        section[subscription.id] = after
 
-    def remove(self, id_):
+    def remove(self, id_: str) -> bool:
         """Delete a subscription.
 
         :returns: whether it existed
         :raises: `errors.MachineError`
         """
-        removed = []
+        removed: list[str] = []
 
-        def edit(section) -> None:
+        def edit(section: objects.Json) -> None:
             if section.pop(id_, None) is not None:
                 removed.append(id_)
 
@@ -290,10 +288,9 @@ class Subscriptions:
 
     # Checks
 
-    def check_destination(self, url) -> None:
+    def check_destination(self, url: str) -> None:
         """Check that events may be sent to a URL.
 
-        :param url: text
         :raises: `errors.InvalidValue`
         """
         try:
@@ -303,10 +300,9 @@ class Subscriptions:
             # The host name may be resolvable by the time of the first event.
             pass
 
-    def addresses(self, parsed):
+    def addresses(self, parsed: url_policy.ParsedUrl) -> tuple[str, ...]:
         """Resolve a URL's host and check that its addresses are allowed.
 
-        :param parsed: an `url_policy.ParsedUrl`
         :returns: IP addresses to connect to
         :raises: `errors.InvalidValue` if one is not allowed,
             `errors.MediaUnreachable` if the name cannot be resolved
@@ -317,11 +313,9 @@ class Subscriptions:
             raise _destination_error(e) from None
 
 
-def read_url(url):
+def read_url(url: str) -> url_policy.ParsedUrl:
     """Parse the URL of a destination.
 
-    :param url: text
-    :returns: an `url_policy.ParsedUrl`
     :raises: `errors.InvalidValue`
     """
     try:
@@ -337,7 +331,7 @@ def read_url(url):
     return parsed
 
 
-def _destination_error(error):
+def _destination_error(error: errors.InvalidValue) -> errors.InvalidValue:
     """Reword an error of `url_policy` for the property Destination."""
     why = str(error).partition(': ')[2] or str(error)
     return errors.InvalidValue(
@@ -346,10 +340,10 @@ def _destination_error(error):
         f'{why}')
 
 
-def check_headers(headers):
+def check_headers(headers: abc.Sequence[tuple[str, str]]) -> None:
     """Validate HTTP headers of a subscription.
 
-    :param headers: sequence of (name, value)
+    :param headers: (name, value)
     :raises: `errors.InvalidValue`; it contains no value of a header
     """
     size = 0
@@ -367,7 +361,7 @@ def check_headers(headers):
                           f'{_MAX_HEADER_LENGTH} characters are allowed')
 
 
-def _bad_header(name, why):
+def _bad_header(name: str, why: str) -> errors.InvalidValue:
     return errors.InvalidValue(
         'HttpHeaders', name, message='HttpHeaders cannot contain '
         f"{name or 'these headers'}: {why}")
