@@ -6,8 +6,9 @@ doc/source/internals.rst describes each module.
 
 Desired state, computed without a cluster: `spec` reads a resource; `naming`,
 `rbac`, `config_map`, `deployments`, `network`, `credentials`, `pki` and
-`endpoints` make objects, `desired_state` selects those that should exist,
-`conditions` makes the status, and `plan` the steps to the desired state.
+`endpoints` make objects. `facts` are what was read for one BMC, and `verdict`
+what follows; of both, `desired_state` selects the objects that should exist,
+`plan` makes the steps to them, and `conditions` the status.
 
 Control: `cache` stores the watched objects, `controller` queues the BMCs that
 an event is about, `reconcile` and `executor` execute the plan. `vm_cleanup`,

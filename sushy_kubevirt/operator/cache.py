@@ -19,8 +19,8 @@ from sushy_kubevirt.kube import object_cache
 from sushy_kubevirt.kube import objects
 from sushy_kubevirt.operator import bmc_resources
 from sushy_kubevirt.operator import drift
+from sushy_kubevirt.operator import facts
 from sushy_kubevirt.operator import naming
-from sushy_kubevirt.operator import observed_state
 from sushy_kubevirt.operator import permissions
 from sushy_kubevirt.operator import secret_summary
 from sushy_kubevirt.operator import spec
@@ -117,7 +117,7 @@ class Cache:
                    ) -> dict[bmc_resources.ObjectRef, objects.Json]:
         """Look up the objects of a BMC that exist."""
         live = {}
-        for resource, namespace, name in observed_state.object_refs(bmc):
+        for resource, namespace, name in facts.object_refs(bmc):
             obj = self.objects.get(resource, namespace, name)
             if obj is not None:
                 live[bmc_resources.ObjectRef(
@@ -367,7 +367,7 @@ def _version(obj: objects.AnyObject) -> int:
 
 def _refs(bmc: spec.Bmc) -> abc.Iterator[bmc_resources.ObjectRef]:
     """List a BMC's objects and those it refers to."""
-    for resource, namespace, name in observed_state.object_refs(bmc):
+    for resource, namespace, name in facts.object_refs(bmc):
         yield bmc_resources.ObjectRef(resource.kind, namespace, name)
     yield bmc_resources.ObjectRef(
         bmc_resources.VM.kind, bmc.vm.namespace, bmc.vm.name)
@@ -375,7 +375,7 @@ def _refs(bmc: spec.Bmc) -> abc.Iterator[bmc_resources.ObjectRef]:
         # A BMC of this name needs the name of that Service.
         yield bmc_resources.ObjectRef(
             bmc_resources.BMC.kind, bmc.namespace, bmc.vm.name)
-    for secret in observed_state.secret_refs(bmc).all():
+    for secret in dict.fromkeys(filter(None, facts.secret_refs(bmc))):
         yield bmc_resources.ObjectRef(
             bmc_resources.SECRET.kind, secret.namespace, secret.name)
 

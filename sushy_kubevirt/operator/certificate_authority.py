@@ -16,8 +16,8 @@ import typing
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.kube import objects
 from sushy_kubevirt.operator import bmc_resources
+from sushy_kubevirt.operator import facts
 from sushy_kubevirt.operator import naming
-from sushy_kubevirt.operator import observed_state
 from sushy_kubevirt.operator import pki
 from sushy_kubevirt.operator import secret_summary
 
@@ -41,7 +41,7 @@ class CertificateAuthority:
     def __init__(self, api: api.Api, namespace: str) -> None:
         self._api = api
         self._namespace = namespace
-        self._known: observed_state.Authority | None = None
+        self._known: facts.Authority | None = None
         self._fresh = False
         self._lock = asyncio.Lock()
 
@@ -49,7 +49,7 @@ class CertificateAuthority:
         """Note that the Secret has changed; `get` reads it again."""
         self._fresh = False
 
-    async def get(self) -> observed_state.Authority:
+    async def get(self) -> facts.Authority:
         """Read the certificate authority; create or renew it if need be.
 
         :raises: `errors.MachineError`
@@ -67,7 +67,7 @@ class CertificateAuthority:
                 raise
             return self._known
 
-    async def _read_or_make(self) -> observed_state.Authority:
+    async def _read_or_make(self) -> facts.Authority:
         try:
             secret = await self._get()
         except errors.ObjectNotFound:
@@ -114,10 +114,10 @@ def _new() -> pki.Pair:
     return pki.make(_COMMON_NAME)
 
 
-def _read(secret: objects.Json) -> observed_state.Authority:
+def _read(secret: objects.Json) -> facts.Authority:
     pair = secret_summary.pair(secret)
     previous = secret_summary.text(secret, PREVIOUS)
-    return observed_state.Authority(pair, pair.certificate + previous)
+    return facts.Authority(pair, pair.certificate + previous)
 
 
 def _data(pair: pki.Pair, previous: str) -> dict[str, str]:

@@ -148,6 +148,7 @@ class Options:
                          **self.pod_annotations},
             proxy=config_map.Proxy(self.upload_proxy_url, self.upload_proxy_ca)
             if self.upload_proxy_url else None,
+            allowed_images=self.allowed_images,
             denied=config_map.Denied(self.denied_hosts, self.denied_except,
                                      self.cluster_hosts))
 

@@ -23,10 +23,10 @@ from sushy_kubevirt.operator import bmc_resources
 from sushy_kubevirt.operator import cache
 from sushy_kubevirt.operator import certificate_authority
 from sushy_kubevirt.operator import conditions
+from sushy_kubevirt.operator import facts
 from sushy_kubevirt.operator import foreign_objects
 from sushy_kubevirt.operator import logs
 from sushy_kubevirt.operator import naming
-from sushy_kubevirt.operator import observed_state
 from sushy_kubevirt.operator import orphaned_rbac
 from sushy_kubevirt.operator import reconcile
 from sushy_kubevirt.operator import rollout
@@ -250,7 +250,7 @@ class Controller:
         if body:
             bmc = spec.read(body)
             self._vm_cleanup.enqueue(bmc.vm.namespace, bmc.vm.name)
-            for resource, namespace, name in observed_state.object_refs(bmc):
+            for resource, namespace, name in facts.object_refs(bmc):
                 if resource in orphaned_rbac.KINDS:
                     self._orphaned_rbac.enqueue(namespace, name)
         self._without_vm.discard(key)

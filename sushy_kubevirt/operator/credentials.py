@@ -53,6 +53,22 @@ _LENGTH = 20
 _LETTERS = string.ascii_letters + string.digits
 
 
+def copies(bmc: spec.Bmc) -> bool:
+    """Tell whether the pod mounts a copy of a Secret of another namespace."""
+    return bmc.auth is not None and bmc.auth.namespace != bmc.namespace
+
+
+def is_made(bmc: spec.Bmc) -> bool:
+    """Tell whether the operator generates or copies the BMC's Secret."""
+    return bmc.auth is None or copies(bmc)
+
+
+def protocols(bmc: spec.Bmc) -> list[str]:
+    """List the protocols of a BMC that use its Secret."""
+    return [protocol for protocol, enabled in (
+        (IPMI, bmc.ipmi), (REDFISH, bmc.redfish.enabled)) if enabled]
+
+
 def password() -> str:
     """Make a random password that both protocols can use."""
     return ''.join(secrets.choice(_LETTERS) for _ in range(_LENGTH))

@@ -13,6 +13,7 @@ import typing
 from sushy_kubevirt.kube import objects
 from sushy_kubevirt.kube import quantity
 from sushy_kubevirt.operator import config_map
+from sushy_kubevirt.operator import credentials
 from sushy_kubevirt.operator import naming
 from sushy_kubevirt.pod import options_file
 
@@ -85,6 +86,8 @@ class Defaults:
     """Settings of the operator for all pods.
 
     :param image: of BMCs that name none
+    :param allowed_images: patterns of `permissions.image_allowed`, for BMCs
+        that name one
     :param resources: parts of the resources by protocol, for BMCs that have
         none
     :param pull_policy: or None for Kubernetes' default
@@ -109,6 +112,7 @@ class Defaults:
     annotations: dict[str, str] = dataclasses.field(
         default_factory=MESH_ANNOTATIONS.copy)
     cpu: str = CPU
+    allowed_images: tuple[str, ...] = ()
 
 
 def with_cluster_hosts(defaults: Defaults, hosts: tuple[str, ...]) -> Defaults:
@@ -262,7 +266,7 @@ def failure_message(present: objects.Json) -> str:
 
 def auth_secret(bmc: spec.Bmc) -> str:
     """Find the Secret with user name and password that is mounted."""
-    if bmc.auth is None or bmc.auth.namespace != bmc.namespace:
+    if bmc.auth is None or credentials.copies(bmc):
         return naming.auth(bmc.name)
     return bmc.auth.name
 
@@ -272,6 +276,11 @@ def tls_secret(bmc: spec.Bmc) -> str | None:
     if bmc.redfish.plain or not bmc.redfish.enabled:
         return None
     return bmc.redfish.secret or naming.tls(bmc.name)
+
+
+def is_issued(bmc: spec.Bmc) -> bool:
+    """Tell whether the operator issues the certificate of a BMC."""
+    return tls_secret(bmc) == naming.tls(bmc.name)
 
 
 def _redfish(bmc: spec.Bmc, env: list[objects.Json],

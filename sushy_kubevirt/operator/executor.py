@@ -15,9 +15,9 @@ from sushy_kubevirt.kube import objects
 from sushy_kubevirt.operator import bmc_resources
 from sushy_kubevirt.operator import credentials
 from sushy_kubevirt.operator import drift
+from sushy_kubevirt.operator import facts
 from sushy_kubevirt.operator import naming
 from sushy_kubevirt.operator import network
-from sushy_kubevirt.operator import observed_state
 from sushy_kubevirt.operator import permissions
 from sushy_kubevirt.operator import pki
 from sushy_kubevirt.operator import plan
@@ -89,8 +89,7 @@ class Executor:
         self._writer = Writer(api, cache)
 
     async def execute(self, bmc: spec.Bmc, step: plan.Step,
-                      seen: observed_state.ObservedState, tried: plan.Tried
-                      ) -> None:
+                      facts: facts.Facts, tried: plan.Tried) -> None:
         """Execute a step.
 
         :param tried: steps that did not have the desired effect are added
@@ -108,7 +107,7 @@ class Executor:
             case plan.Copy():
                 await self._copy(bmc, step)
             case plan.Issue():
-                await self._issue(bmc, step, seen)
+                await self._issue(bmc, step, facts)
             case plan.EndUpgrade():
                 await self._end_upgrade(bmc, step)
             case plan.Finalizer():
@@ -148,10 +147,9 @@ class Executor:
                  'BareMetalHost uses it', name)
 
     async def _copy(self, bmc: spec.Bmc, step: plan.Copy) -> None:
-        reference = observed_state.secret_refs(bmc).source
-        assert reference is not None
+        assert bmc.auth is not None
         source = await self._api.get(
-            bmc_resources.SECRET, reference.namespace, reference.name)
+            bmc_resources.SECRET, bmc.auth.namespace, bmc.auth.name)
         summary = self._cache.secrets.take(source)
         if summary.missing_keys or not permissions.reference_permitted(
                 bmc.namespace, summary.obj):
@@ -164,9 +162,9 @@ class Executor:
             key: secret['data'].get(key) for key in credentials.KEYS})
 
     async def _issue(self, bmc: spec.Bmc, step: plan.Issue,
-                     seen: observed_state.ObservedState) -> None:
-        assert seen.authority is not None
-        pair = pki.issue(seen.authority.pair, step.names)
+                     facts: facts.Facts) -> None:
+        assert facts.authority is not None
+        pair = pki.issue(facts.authority.pair, step.names)
         secret: objects.Json = {
             'apiVersion': 'v1', 'kind': 'Secret',
             'type': 'kubernetes.io/tls',
@@ -368,9 +366,9 @@ class Writer:
             self._cache.objects.put(resource, obj)
 
 
-def _target(body: objects.Json) -> observed_state.Target:
+def _target(body: objects.Json) -> facts.Target:
     metadata = body['metadata']
-    return observed_state.Target(
+    return facts.Target(
         bmc_resources.of(body), metadata['namespace'], metadata['name'])
 
 

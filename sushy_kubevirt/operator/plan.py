@@ -7,6 +7,7 @@ that was killed between two steps makes a new plan from the observed state.
 
 from __future__ import annotations
 
+from collections import abc
 import dataclasses
 import typing
 
@@ -20,16 +21,15 @@ from sushy_kubevirt.operator import drift
 from sushy_kubevirt.operator import endpoints
 from sushy_kubevirt.operator import naming
 from sushy_kubevirt.operator import network
-from sushy_kubevirt.operator import observed_state
 from sushy_kubevirt.operator import pki
-from sushy_kubevirt.operator import routes
 from sushy_kubevirt.operator import secret_summary
 from sushy_kubevirt.operator.shared import entry
 from sushy_kubevirt.operator import spec
 from sushy_kubevirt.pod import options_file
 
 if typing.TYPE_CHECKING:
-    import datetime
+    from sushy_kubevirt.operator import facts
+    from sushy_kubevirt.operator import verdict
 
 
 @dataclasses.dataclass(frozen=True)
@@ -204,56 +204,52 @@ class Tried:
     route_conflict: str = ''
 
 
-def steps(bmc: spec.Bmc, seen: observed_state.ObservedState,
-          defaults: deployments.Defaults, tried: Tried | None = None,
-          now: datetime.datetime | None = None) -> list[Step]:
+def steps(bmc: spec.Bmc, facts: facts.Facts, verdict: verdict.Verdict,
+          defaults: deployments.Defaults, tried: Tried) -> list[Step]:
     """Compute the next steps, in order.
 
     Plan again after executing them: more steps may follow from the results.
 
-    :param now: aware; default: the present
     :returns: empty if the desired state is reached
     """
-    tried = tried or Tried()
     if bmc.deleting:
-        return _cleanup_steps(bmc, seen)
+        return _cleanup_steps(bmc, facts, verdict)
     planned: list[Step] = []
-    placed = seen.bmc_state.placed
-    withdrawn = desired_state.withdrawn(bmc, seen.bmc_state)
-    if (placed.wanted and placed.slot is None and not withdrawn
-            and not seen.bmc_state.service and not placed.taken
+    placed = facts.placed
+    if (placed.wanted and placed.slot is None and not verdict.withdrawn
+            and not verdict.service and not placed.taken
             and not placed.refused):
         # Everything else needs the slot, which is recorded with those of other
         # new BMCs, unless the shard cannot be written.
         return [] if placed.claimed else [Claim()]
-    if bmc.vm.namespace != bmc.namespace and not seen.finalizer:
+    if (bmc.vm.namespace != bmc.namespace
+            and naming.FINALIZER not in facts.finalizers):
         planned.append(Finalizer(True))
-    wanted = desired_state.objects(bmc, seen.bmc_state, defaults)
-    if placed.wanted and not placed.claimed and not withdrawn:
+    if placed.wanted and not placed.claimed and not verdict.withdrawn:
         planned.append(Claim())
-    if seen.authority and not withdrawn:
-        wanted.insert(1, endpoints.authority(bmc, seen.authority.bundle))
-    # The last: if it is refused, all other steps have been made.
-    route = []
-    if bmc.route and not withdrawn and not seen.bmc_state.route_problem:
-        route.append(routes.route(bmc, seen.authority.bundle if seen.authority
-                                  else seen.bmc_state.user_authority or ''))
-    # Before all that lets clients in: see `executor.Closed`.
-    for obj in wanted:
-        if obj['kind'] == 'NetworkPolicy':
-            planned += _change_steps(bmc, obj, seen, tried)
-    first, *others = (obj for obj in wanted if obj['kind'] != 'NetworkPolicy')
-    planned += _change_steps(bmc, first, seen, tried)
-    planned += _credentials_steps(bmc, seen, withdrawn)
-    planned += _certificate_steps(bmc, seen, withdrawn, now)
-    for obj in others:
-        planned += _change_steps(bmc, obj, seen, tried)
-    planned += _membership_steps(bmc, seen, defaults, withdrawn)
-    planned += _end_upgrade_steps(seen)
-    planned += _delete_steps(bmc, seen, wanted + route, withdrawn)
-    for obj in route:
-        planned += _change_steps(bmc, obj, seen, tried)
-    return planned
+    wanted = desired_state.objects(bmc, facts, verdict, defaults)
+    ends = 'NetworkPolicy', 'Route'
+    policies, route = ([obj for obj in wanted if obj['kind'] == kind]
+                       for kind in ends)
+    service, *others = (obj for obj in wanted if obj['kind'] not in ends)
+
+    def change(objs: abc.Iterable[objects.Json]) -> list[Step]:
+        return [step for obj in objs for step in _change_steps(
+            bmc, obj, facts, verdict, tried)]
+
+    return [
+        *planned,
+        # Before all that lets clients in: see `executor.Closed`.
+        *change(policies),
+        *change([service]),
+        *_credentials_steps(bmc, facts, verdict),
+        *_certificate_steps(bmc, facts, verdict),
+        *change(others),
+        *_membership_steps(bmc, facts, verdict, defaults),
+        *_end_upgrade_steps(verdict),
+        *_delete_steps(bmc, facts, verdict, wanted),
+        # The last: if it is refused, all other steps have been made.
+        *change(route)]
 
 
 def attempt(step: type[Apply | Replace], wanted: objects.Json,
@@ -308,29 +304,33 @@ def unmarked(obj: objects.Json) -> objects.Json:
     return {**obj, 'metadata': metadata}
 
 
-def _cleanup_steps(bmc: spec.Bmc,
-                   seen: observed_state.ObservedState) -> list[Step]:
-    if seen.held or not seen.finalizer:
+def _cleanup_steps(bmc: spec.Bmc, facts: facts.Facts,
+                   verdict: verdict.Verdict) -> list[Step]:
+    if (naming.HOST_FINALIZER in facts.finalizers
+            or naming.FINALIZER not in facts.finalizers):
+        # A BareMetalHost needs the BMC even while that is being deleted.
         return []
-    left = [step for step in _delete_steps(bmc, seen, [], True)
+    left = [step for step in _delete_steps(bmc, facts, verdict, [])
             if step.target.namespace != bmc.namespace]
     return [*left] or [Finalizer(False)]
 
 
-def _change_steps(bmc: spec.Bmc, obj: objects.Json,
-                  seen: observed_state.ObservedState,
-                  tried: Tried) -> list[Step]:
+def _change_steps(bmc: spec.Bmc, obj: objects.Json, facts: facts.Facts,
+                  verdict: verdict.Verdict, tried: Tried) -> list[Step]:
     if obj['kind'] == 'Secret':
-        return [] if seen.state else [Create(obj)]
-    live = seen.live.get(bmc_resources.ref(obj))
+        return [] if facts.state else [Create(obj)]
+    live = facts.live.get(bmc_resources.ref(obj))
     if live is None:
         return [Create(marked(obj))]
     if not naming.is_ours(bmc, live):
         return []
+    # If the present spec was reconciled before, the difference comes from a
+    # new version of the operator.
     return [
-        dataclasses.replace(step, upgrade=step.upgrade and seen.settled
-                            and _needs_slot(bmc, obj, live,
-                                            seen.bmc_state.deployment))
+        dataclasses.replace(
+            step, upgrade=step.upgrade
+            and facts.observed_generation == bmc.generation
+            and _needs_slot(bmc, obj, live, verdict.deployment))
         if isinstance(step, Apply) else step
         for step in changes(obj, live, tried)]
 
@@ -367,29 +367,27 @@ def changes(obj: objects.Json, live: objects.Json, tried: Tried
     return [Apply(marked(obj), uid, other)]
 
 
-def _membership_steps(bmc: spec.Bmc, seen: observed_state.ObservedState,
-                      defaults: deployments.Defaults,
-                      withdrawn: bool) -> list[Step]:
+def _membership_steps(bmc: spec.Bmc, facts: facts.Facts,
+                      verdict: verdict.Verdict,
+                      defaults: deployments.Defaults) -> list[Step]:
     """Set the BMC's entry in its shared pod, or leave that.
 
     The Service selects another pod by then: see `Placement.serving`.
     """
-    placed = seen.bmc_state.placed
-    if withdrawn:
+    placed = facts.placed
+    if verdict.withdrawn:
         return [Leave()] if placed.claimed else []
-    if placed.vm and desired_state.has_foreign_state(bmc, seen.bmc_state):
+    if placed.vm and verdict.state_taken:
         return [Revoke()]
     if not placed.wanted:
-        return [Leave()] if placed.claimed and desired_state.slot(
-            seen.bmc_state) is None else []
-    auth = seen.auth if bmc.auth is None or desired_state.copies(
-        bmc) else seen.source
-    if (placed.slot is None or auth is None
-            or desired_state.keeps_entry(bmc, seen.bmc_state)):
+        return [Leave()] if placed.claimed and verdict.slot is None else []
+    auth = facts.auth if credentials.is_made(bmc) else facts.source
+    if placed.slot is None or auth is None or verdict.keeps_entry:
         return []
-    text = entry.entry(bmc, placed.slot.number, auth.version,
-                       seen.served_tls.version if seen.served_tls else None,
-                       defaults.proxy, defaults.denied)
+    text = entry.entry(
+        bmc, placed.slot.number, auth.version,
+        verdict.certificate.version if verdict.certificate else None,
+        defaults.proxy, defaults.denied)
     if placed.digest == entry.digest(text) and (
             placed.policy, placed.vm) == (bmc.network_policy, entry.vm(bmc)):
         return []
@@ -422,50 +420,42 @@ def _needs_slot(bmc: spec.Bmc, obj: objects.Json, live: objects.Json,
             live.get('data') or {}).get(options_file.FILE))
 
 
-def _credentials_steps(bmc: spec.Bmc, seen: observed_state.ObservedState,
-                       withdrawn: bool) -> list[Step]:
-    if desired_state.copies(bmc):
-        if withdrawn or seen.source is None or seen.source.missing_keys:
-            return []
-        if seen.auth is None:
-            return [Copy()]
-        if credentials.is_left_over(bmc, seen.auth.obj):
-            return [Adopt(_uid(seen.auth))]
-        if (naming.is_ours(bmc, seen.auth.obj)
-                and seen.auth.digest != seen.source.digest):
-            return [Copy(_uid(seen.auth))]
+def _credentials_steps(bmc: spec.Bmc, facts: facts.Facts,
+                       verdict: verdict.Verdict) -> list[Step]:
+    auth, source = facts.auth, facts.source
+    if not credentials.is_made(bmc) or credentials.copies(bmc) and (
+            verdict.withdrawn or source is None or source.missing_keys):
         return []
-    if bmc.auth is not None:
+    if auth is None:
+        return [Copy() if source else Generate()]
+    if credentials.is_left_over(bmc, auth.obj):
+        return [Adopt(_uid(auth))]
+    if not naming.is_ours(bmc, auth.obj):
         return []
-    if seen.auth is None:
-        return [Generate()]
-    if credentials.is_left_over(bmc, seen.auth.obj):
-        return [Adopt(_uid(seen.auth))]
-    if naming.is_ours(bmc, seen.auth.obj) and seen.auth.missing_keys:
-        return [Generate(_uid(seen.auth), seen.auth.missing_keys)]
+    if source:
+        return [Copy(_uid(auth))] if auth.digest != source.digest else []
+    if auth.missing_keys:
+        return [Generate(_uid(auth), auth.missing_keys)]
     return []
 
 
-def _certificate_steps(bmc: spec.Bmc, seen: observed_state.ObservedState,
-                       withdrawn: bool,
-                       now: datetime.datetime | None) -> list[Step]:
-    service = seen.bmc_state.service
-    if (seen.authority is None or withdrawn or service is None
+def _certificate_steps(bmc: spec.Bmc, facts: facts.Facts,
+                       verdict: verdict.Verdict) -> list[Step]:
+    service, tls = verdict.service, facts.tls
+    if (facts.authority is None or verdict.withdrawn or service is None
             or endpoints.cluster_ip(service) is None):
         return []
-    names = endpoints.names(bmc, service, seen.bmc_state.vm_service,
-                            seen.bmc_state.route)
-    if seen.tls is None:
+    names = endpoints.names(bmc, service, verdict.vm_service, verdict.route)
+    if tls is None:
         return [Issue(names)]
-    if naming.is_ours(bmc, seen.tls.obj) and (
-            seen.tls.certificate is None or pki.due(
-                seen.tls.certificate, names, seen.authority.pair, now)):
-        return [Issue(names, _uid(seen.tls))]
+    if naming.is_ours(bmc, tls.obj) and (tls.certificate is None or pki.due(
+            tls.certificate, names, facts.authority.pair)):
+        return [Issue(names, _uid(tls))]
     return []
 
 
-def _end_upgrade_steps(seen: observed_state.ObservedState) -> list[Step]:
-    live = seen.bmc_state.deployment
+def _end_upgrade_steps(verdict: verdict.Verdict) -> list[Step]:
+    live = verdict.deployment
     if live is None or naming.UPGRADING not in (
             live['metadata'].get('annotations') or {}):
         return []
@@ -473,43 +463,43 @@ def _end_upgrade_steps(seen: observed_state.ObservedState) -> list[Step]:
         live) else []
 
 
-def _delete_steps(bmc: spec.Bmc, seen: observed_state.ObservedState,
-                  wanted: list[objects.Json],
-                  withdrawn: bool) -> list[Delete]:
+def _delete_steps(bmc: spec.Bmc, facts: facts.Facts,
+                  verdict: verdict.Verdict,
+                  wanted: abc.Iterable[objects.Json]) -> list[Delete]:
     """Delete the objects of the BMC that are not desired."""
     stay = {bmc_resources.ref(obj) for obj in wanted}
     base = naming.base(bmc.name)
-    keeps_pod = not withdrawn and desired_state.keeps_pod(bmc, seen.bmc_state)
-    if keeps_pod and desired_state.has_own_pod(seen.bmc_state):
+    keeps_pod = verdict.keeps_pod and not bmc.deleting
+    if keeps_pod and verdict.own_pod:
         stay |= {bmc_resources.ObjectRef(kind, bmc.namespace, base)
                  for kind in ('Deployment', 'ConfigMap', 'NetworkPolicy')}
     if keeps_pod:
         stay.add(bmc_resources.ObjectRef(
             'ConfigMap', bmc.namespace, naming.authority(bmc.name)))
-    deletions = []
-    for resource, namespace, name in observed_state.object_refs(bmc):
-        ref = bmc_resources.ObjectRef(resource.kind, namespace, name)
-        live = seen.live.get(ref)
-        if (live is not None and ref not in stay
-                and naming.is_ours(bmc, live)
-                and 'deletionTimestamp' not in live['metadata']):
-            deletions.append(Delete(
-                resource, spec.Reference(namespace, name),
-                live['metadata'].get('uid')))
+    deletions = [
+        Delete(bmc_resources.of_kind(ref.kind),
+               spec.Reference(ref.namespace, ref.name),
+               live['metadata'].get('uid'))
+        for ref, live in facts.live.items()
+        if ref not in stay and _is_deletable(bmc, live)]
     unneeded = []
     if keeps_pod:
         # The present pod may mount them.
         return deletions
     if bmc.auth is not None and (
-            withdrawn or not desired_state.copies(bmc)):
-        unneeded.append(seen.auth)
-    if seen.authority is None:
-        unneeded.append(seen.tls)
+            verdict.withdrawn or not credentials.copies(bmc)):
+        unneeded.append(facts.auth)
+    if facts.authority is None:
+        unneeded.append(facts.tls)
     return deletions + [
         Delete(bmc_resources.SECRET, _reference(summary.obj), _uid(summary))
         for summary in unneeded
-        if summary is not None and naming.is_ours(bmc, summary.obj)
-        and 'deletionTimestamp' not in summary.obj['metadata']]
+        if summary is not None and _is_deletable(bmc, summary.obj)]
+
+
+def _is_deletable(bmc: spec.Bmc, obj: objects.Json) -> bool:
+    return naming.is_ours(bmc, obj) and (
+        'deletionTimestamp' not in obj['metadata'])
 
 
 def _reference(obj: objects.Json) -> spec.Reference:

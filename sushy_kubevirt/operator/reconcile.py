@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reconciles one BMC: observe, plan, execute, write the status.
+"""Reconciles one BMC: facts, verdict, plan, its execution, status.
 
 The process may be killed between any two requests: each round begins with the
 observed state, and the next process needs no state of this one.
@@ -10,7 +10,6 @@ from __future__ import annotations
 import collections
 import dataclasses
 import datetime
-import functools
 import logging
 import typing
 
@@ -22,14 +21,15 @@ from sushy_kubevirt.operator import conditions
 from sushy_kubevirt.operator import deployments
 from sushy_kubevirt.operator import events
 from sushy_kubevirt.operator import executor
+from sushy_kubevirt.operator import facts
 from sushy_kubevirt.operator import naming
-from sushy_kubevirt.operator import observed_state
 from sushy_kubevirt.operator import pki
 from sushy_kubevirt.operator import plan
 from sushy_kubevirt.operator import rollout
 from sushy_kubevirt.operator import routes
 from sushy_kubevirt.operator.shared import shards
 from sushy_kubevirt.operator import spec
+from sushy_kubevirt.operator import verdict
 from sushy_kubevirt.operator import workqueue
 
 if typing.TYPE_CHECKING:
@@ -66,7 +66,6 @@ class Reconciler:
         self._authority = authority
         self._upgrade_slots = upgrade_slots
         self._foreign_objects = foreign_objects
-        self._allowed = options.allowed_images
         self._defaults = options.pod_defaults()
         self._shards = all_shards
         self._executor = executor.Executor(api, cache, all_shards)
@@ -121,14 +120,11 @@ class Reconciler:
         done: collections.Counter[str] = collections.Counter()
         while True:
             bmc = _read(body)
-            seen = await self._observe(bmc, body)
-            steps = plan.steps(bmc, seen, self._defaults, tried)
-            steps, waiting = self._limit_upgrades(key, steps)
+            known = await self._observe(bmc, body, tried)
+            judged = verdict.judge(bmc, known, self._defaults)
+            steps, waiting = self._limit_upgrades(key, plan.steps(
+                bmc, known, judged, self._defaults, tried))
             if not steps:
-                # Objects of other BMCs are watched by their label.
-                self._foreign_objects.watch(key, [
-                    ref for ref in observed_state.foreign_refs(bmc, seen.live)
-                    if not naming.made_by_us(seen.live[ref])])
                 break
             if any(number >= _MAX_STEPS for number in done.values()):
                 LOG.warning(
@@ -145,7 +141,7 @@ class Reconciler:
                 if _read(body) != bmc:
                     continue
             try:
-                await self._execute(bmc, body, steps, seen, tried, done)
+                await self._execute(bmc, body, steps, known, tried, done)
             finally:
                 self._upgrade_slots.update(key, rollout.is_stopped(
                     self._cache.objects.get(
@@ -160,67 +156,74 @@ class Reconciler:
             if latest is None:
                 return None
             body = latest
+        # Objects of other BMCs are watched by their label.
+        self._foreign_objects.watch(key, [
+            ref for ref in verdict.foreign_refs(bmc, known.live)
+            if not naming.made_by_us(known.live[ref])])
         if bmc.deleting:
             return None
-        placed = seen.bmc_state.placed
-        if placed.recent and not placed.problem and conditions.is_starting(
-                bmc, seen.bmc_state):
+        if (known.placed.recent and not known.placed.problem
+                and judged.starting):
             # The shared pod is about to serve it: one status instead of two.
             return shards.RECENT_SECONDS
-        await self._write_status(bmc, body, dataclasses.replace(
-            seen.bmc_state, waiting=waiting,
-            route_conflict=plan.has_route_conflict(
-                seen.bmc_state.route, tried)))
-        return _seconds_to_next(seen)
+        await self._write_status(
+            bmc, body, known, judged.while_upgrade_waits() if waiting
+            else judged)
+        return _seconds_to_next(known, judged)
 
     async def _execute(self, bmc: spec.Bmc, body: objects.VirtualMachineBMC,
-                       steps: list[plan.Step],
-                       seen: observed_state.ObservedState, tried: plan.Tried,
-                       done: collections.Counter[str]) -> None:
+                       steps: list[plan.Step], known: facts.Facts,
+                       tried: plan.Tried, done: collections.Counter[str]
+                       ) -> None:
         rejection = None
         for step in steps:
             done[executor.subject(step, bmc)] += 1
             try:
-                await self._executor.execute(bmc, step, seen, tried)
+                await self._executor.execute(bmc, step, known, tried)
             except executor.PlanOutdated:
                 break
             except (errors.Rejected, errors.AccessDenied) as e:
-                rejection = step, e
+                rejection = executor.subject(step, bmc), e
                 if not isinstance(e, executor.Closed):
                     break
         if rejection is not None:
             if not _is_temporary(rejection[1]):
-                await self._report_rejection(bmc, body, *rejection)
+                await self._report_rejection(
+                    bmc, body, await self._observe(bmc, body, tried),
+                    *rejection)
             raise rejection[1]
 
-    async def _observe(
-            self, bmc: spec.Bmc,
-            body: objects.VirtualMachineBMC) -> observed_state.ObservedState:
-        cache, refs = self._cache, observed_state.secret_refs(bmc)
-        secrets = {reference: await cache.secrets.get(reference)
-                   for reference in refs.all()}
-        assemble = functools.partial(
-            observed_state.assemble, bmc, body, cache.objects_of(bmc),
-            cache.machines.get(bmc.vm), secrets, allowed=self._allowed,
-            default_image=self._defaults.image,
+    async def _observe(self, bmc: spec.Bmc, body: objects.VirtualMachineBMC,
+                       tried: plan.Tried) -> facts.Facts:
+        cache, live = self._cache, self._cache.objects_of(bmc)
+        auth, source, tls, user_tls, state = [
+            await cache.secrets.get(reference) if reference else None
+            for reference in facts.secret_refs(bmc)]
+        known = facts.Facts(
+            live, cache.machines.get(bmc.vm), auth, source, tls, user_tls,
+            state, placed=self._shards.placement_of(bmc),
+            finalizers=tuple(body['metadata'].get('finalizers') or ()),
+            observed_generation=(body.get('status') or {}).get(
+                'observedGeneration'),
             reserved=cache.reserves_vm_service(bmc),
             digits=not naming.begins_with_digit(
                 naming.vm_service(bmc)) or await self._has_digits(),
             route_problem=cache.route_problem(bmc.namespace),
-            placed=self._shards.placement_of(bmc))
-        if bmc.deleting or not observed_state.needs_authority(bmc):
-            return assemble(authority=None)
+            route_conflict=plan.has_route_conflict(
+                live.get(bmc_resources.ObjectRef(
+                    bmc_resources.ROUTE.kind, bmc.namespace,
+                    naming.route(bmc))), tried))
+        if bmc.deleting or not deployments.is_issued(bmc):
+            return known
         try:
-            authority = await self._authority.get()
+            return dataclasses.replace(
+                known, authority=await self._authority.get())
         except (errors.Rejected, errors.AccessDenied) as e:
             # Without it no plan is made, but the status is written.
             if not _is_temporary(e):
-                await self._write_status(bmc, body, assemble(
-                    authority=None, refused=[(
-                        'Secret ' + naming.AUTHORITY,
-                        str(e)[:_MAX_MESSAGE_LENGTH])]).bmc_state)
+                await self._report_rejection(
+                    bmc, body, known, 'Secret ' + naming.AUTHORITY, e)
             raise
-        return assemble(authority=authority)
 
     async def _has_digits(self) -> bool:
         """Tell whether names of Services may begin with a digit."""
@@ -259,21 +262,22 @@ class Reconciler:
 
     async def _report_rejection(self, bmc: spec.Bmc,
                                 body: objects.VirtualMachineBMC,
-                                step: plan.Step, error: Exception) -> None:
+                                known: facts.Facts, subject: str,
+                                error: Exception) -> None:
         """Report in the status what the API server has rejected."""
-        subject = executor.subject(step, bmc)
-        seen = await self._observe(bmc, body)
-        await self._write_status(bmc, body, dataclasses.replace(
-            seen.bmc_state,
-            refused=((subject, str(error)[:_MAX_MESSAGE_LENGTH]),)))
+        known = dataclasses.replace(known, refused=facts.Refusal(
+            subject, str(error)[:_MAX_MESSAGE_LENGTH]))
+        await self._write_status(bmc, body, known, verdict.judge(
+            bmc, known, self._defaults))
 
     async def _write_status(self, bmc: spec.Bmc,
                             body: objects.VirtualMachineBMC,
-                            state: conditions.BmcState) -> None:
+                            known: facts.Facts, judged: verdict.Verdict
+                            ) -> None:
         """Write the status, and its Events, if it has changed."""
         old = body.get('status') or {}
         now = _now()
-        new = conditions.status(bmc, state, old, now)
+        new = conditions.status(bmc, known, judged, old, now)
         if new == old:
             return
         # Before the status: a repeated Event is only counted, but one that was
@@ -351,16 +355,17 @@ def _is_temporary(error: Exception) -> bool:
                               errors.NamespaceTerminating))
 
 
-def _seconds_to_next(seen: observed_state.ObservedState) -> float | None:
+def _seconds_to_next(known: facts.Facts, judged: verdict.Verdict
+                     ) -> float | None:
     """:returns: seconds until the certificate must be renewed, or a user's
         certificate becomes valid or expires; None without such a time
     """
     due = None
-    if seen.bmc_state.validity:
-        due = next((time for time in seen.bmc_state.validity
-                   if time > seen.bmc_state.now), None)
-    elif seen.authority and seen.tls and seen.tls.certificate:
-        due = pki.renewal(seen.tls.certificate)
+    if judged.validity:
+        due = next((time for time in judged.validity if time > known.now),
+                   None)
+    elif known.authority and known.tls and known.tls.certificate:
+        due = pki.renewal(known.tls.certificate)
     if due is None:
         return None
     return max((due - datetime.datetime.now(datetime.UTC)).total_seconds(), 1)

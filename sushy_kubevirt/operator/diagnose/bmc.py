@@ -18,8 +18,8 @@ from sushy_kubevirt.operator import bmc_resources
 from sushy_kubevirt.operator import conditions
 from sushy_kubevirt.operator import deployments
 from sushy_kubevirt.operator.diagnose import findings
+from sushy_kubevirt.operator import facts
 from sushy_kubevirt.operator import naming
-from sushy_kubevirt.operator import observed_state
 from sushy_kubevirt.operator import permissions
 from sushy_kubevirt.operator import routes
 from sushy_kubevirt.operator import secret_summary
@@ -27,6 +27,7 @@ from sushy_kubevirt.operator.shared import entry
 from sushy_kubevirt.operator.shared import objects
 from sushy_kubevirt.operator.shared import placement
 from sushy_kubevirt.operator import spec
+from sushy_kubevirt.operator import verdict
 
 if typing.TYPE_CHECKING:
     from sushy_kubevirt.operator.diagnose import operator_state
@@ -46,34 +47,34 @@ class Bmc:
 
     :param area: of findings about it
     :param body: as the API has it
-    :param seen: None if its objects cannot be read
+    :param facts: None if its objects cannot be read
     :param certificate: PEM text of the certificate in its Secret, or None
     """
 
     area: str
     spec: spec.Bmc
     body: kube_objects.VirtualMachineBMC
-    seen: observed_state.ObservedState | None = None
+    facts: facts.Facts | None = None
+    verdict: verdict.Verdict | None = None
     certificate: str | None = None
 
     @property
     def deployment(self) -> kube_objects.Json | None:
         """The Deployment of its pod."""
-        if self.seen is None:
+        if self.facts is None or self.verdict is None:
             return None
-        state = self.seen.bmc_state
-        return state.deployment or state.placed.deployment
+        return self.verdict.deployment or self.facts.placed.deployment
 
     @property
     def account(self) -> str:
         """Name of the ServiceAccount of its pod."""
-        slot = self.seen.bmc_state.placed.slot if self.seen else None
+        slot = self.facts.placed.slot if self.facts else None
         return slot.name if slot else naming.base(self.spec.name)
 
     @property
     def service(self) -> kube_objects.Json | None:
         """Its Service."""
-        return self.seen.bmc_state.service if self.seen else None
+        return self.verdict.service if self.verdict else None
 
 
 def read(reader: readers.Reader, namespace: str, name: str,
@@ -110,8 +111,8 @@ def read(reader: readers.Reader, namespace: str, name: str,
 
 def _observe(reader: readers.Reader, checked: Bmc) -> Bmc:
     bmc = checked.spec
-    live: observed_state.Live = {}
-    for resource, namespace, name in observed_state.object_refs(bmc):
+    live: facts.Live = {}
+    for resource, namespace, name in facts.object_refs(bmc):
         if resource == bmc_resources.ROUTE and not bmc.route:
             # The operator may read Routes only on OpenShift.
             continue
@@ -119,23 +120,27 @@ def _observe(reader: readers.Reader, checked: Bmc) -> Bmc:
         if obj is not None:
             live[bmc_resources.ObjectRef(
                 resource.kind, namespace, name)] = obj
-    refs = observed_state.secret_refs(bmc)
-    secrets: dict[spec.Reference, secret_summary.Summary | None] = {}
-    for reference in refs.all():
-        secret = reader.get(bmc_resources.SECRET, reference.namespace,
-                            reference.name)
-        secrets[reference] = (
-            secret_summary.summarize(secret) if secret else None)
-    vm = reader.get(bmc_resources.VM, bmc.vm.namespace, bmc.vm.name)
-    seen = observed_state.assemble(
-        bmc, checked.body, live, vm, secrets, None, (permissions.ANY,), '',
+    auth, source, tls, user_tls, state = [
+        _summary(reader, reference) for reference in facts.secret_refs(bmc)]
+    known = facts.Facts(
+        live, reader.get(bmc_resources.VM, bmc.vm.namespace, bmc.vm.name),
+        auth, source, tls, user_tls, state,
+        placed=_placed(reader, bmc, checked.body),
         route_problem=None if not bmc.route or reader.serves(
-            bmc_resources.ROUTE.group) else routes.MISSING,
-        placed=_placed(reader, bmc, checked.body))
-    served = secrets.get(refs.user_tls or refs.tls)
+            bmc_resources.ROUTE.group) else routes.MISSING)
+    judged = verdict.judge(bmc, known, deployments.Defaults(
+        '', allowed_images=(permissions.ANY,)))
     return dataclasses.replace(
-        checked, seen=seen, certificate=served.certificate
-        if served and seen.bmc_state.certificate else None)
+        checked, facts=known, verdict=judged,
+        certificate=judged.certificate.certificate
+        if judged.certificate else None)
+
+
+def _summary(reader: readers.Reader, reference: spec.Reference | None
+             ) -> secret_summary.Summary | None:
+    secret = reference and reader.get(
+        bmc_resources.SECRET, reference.namespace, reference.name)
+    return secret_summary.summarize(secret) if secret else None
 
 
 def _placed(reader: readers.Reader, bmc: spec.Bmc,
@@ -178,12 +183,12 @@ def status(bmc: Bmc) -> abc.Iterator[findings.Finding]:
             'it.', 'Check that the operator runs and manages this namespace '
             '(--namespace).')
     present = dict(stored)
-    if bmc.seen is not None:
-        state = bmc.seen.bmc_state
-        for condition in conditions.conditions(bmc.spec, state):
+    if bmc.facts is not None and bmc.verdict is not None:
+        for condition in conditions.conditions(
+                bmc.spec, bmc.facts, bmc.verdict):
             if (stored.get(condition.type, condition).reason not in _ITS_OWN
                     and not (condition.type == conditions.EMULATOR
-                             and _waits_for_slot(state))):
+                             and _waits_for_slot(bmc.facts.placed))):
                 present[condition.type] = condition
     outdated = [type_ for type_, was in stored.items()
                 if type_ != conditions.READY
@@ -208,10 +213,10 @@ def status(bmc: Bmc) -> abc.Iterator[findings.Finding]:
                           'All conditions are fulfilled.')
 
 
-def _waits_for_slot(state: conditions.BmcState) -> bool:
+def _waits_for_slot(placed: placement.Placement) -> bool:
     """Tell whether a BMC has no place in a shared pod: only the operator knows
     why, such as a foreign object of the shard."""
-    return state.placed.wanted and state.placed.slot is None
+    return placed.wanted and placed.slot is None
 
 
 def not_ready(

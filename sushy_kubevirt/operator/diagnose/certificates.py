@@ -105,10 +105,10 @@ def _issued(reader: readers.Reader, bmc: bmcs.Bmc, pem: str,
     bundle = reader.get(bmc_resources.CONFIG_MAP, bmc.spec.namespace,
                         naming.authority(bmc.spec.name))
     text = ((bundle or {}).get('data') or {}).get(endpoints.AUTHORITY_KEY, '')
-    assert bmc.seen is not None and bmc.seen.bmc_state.service is not None
-    names = endpoints.names(bmc.spec, bmc.seen.bmc_state.service,
-                            bmc.seen.bmc_state.vm_service,
-                            bmc.seen.bmc_state.route)
+    judged = bmc.verdict
+    assert judged is not None and judged.service is not None
+    names = endpoints.names(bmc.spec, judged.service, judged.vm_service,
+                            judged.route)
     try:
         authorities = x509.load_pem_x509_certificates(text.encode())
     except ValueError:

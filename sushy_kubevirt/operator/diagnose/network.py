@@ -95,7 +95,7 @@ def protocols(
         if answer.certificate:
             take(answer.certificate)
         yield finding
-    for host in routes.hosts(bmc.seen.bmc_state.route if bmc.seen else None):
+    for host in routes.hosts(bmc.verdict.route if bmc.verdict else None):
         yield redfish(_ROUTE, host, _HTTPS, True)[1]
     if address and bmc.spec.ipmi and deployments.IPMI in ports:
         port = ports[deployments.IPMI]

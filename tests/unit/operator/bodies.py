@@ -63,7 +63,9 @@ def account():
     return {'metadata': {'name': 'node-virtbmc', 'uid': 'u-account'}}
 
 
-def deployment(**status):
+def deployment(image='virtbmc:1', **status):
     status = status or {'observedGeneration': 2, 'updatedReplicas': 1,
                         'readyReplicas': 1}
-    return {'metadata': {'generation': 2}, 'status': copy.deepcopy(status)}
+    return {'metadata': {'generation': 2},
+            'spec': {'template': {'spec': {'containers': [
+                {'image': image}]}}}, 'status': copy.deepcopy(status)}

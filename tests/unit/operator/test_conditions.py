@@ -1,27 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 import dataclasses
+import datetime
 
 from oslotest import base
 
 from sushy_kubevirt.operator import conditions
-from sushy_kubevirt.operator import permissions
-from sushy_kubevirt.operator import spec
+from sushy_kubevirt.operator import pki
+from sushy_kubevirt.operator import routes
+from sushy_kubevirt.operator.shared import placement
 from tests.unit.operator import bodies
+from tests.unit.operator import cases
 
 # Its VM's Service would begin with a digit.
 SEVEN = bodies.body(virtualMachineRef={'name': '7up'})
 del SEVEN['spec']['virtualMachine']
 
-GOOD = conditions.BmcState(
-    vm=bodies.vm(), secret=bodies.secret(),
-    account=bodies.account(), deployment=bodies.deployment(),
-    service=bodies.service(),
-    certificate=True)
-
-ALLOWED = {permissions.ANNOTATION: 'lab'}
-FAR = dataclasses.replace(
-    GOOD, vm=bodies.vm('far', annotations=ALLOWED),
-    secret=bodies.secret('far', annotations=ALLOWED))
+GOOD, FAR, state = cases.GOOD, cases.FAR, cases.state
 
 NAMED = bodies.body(authSecret={'name': 'key'})
 BALANCED = bodies.body(service={'type': 'LoadBalancer'})
@@ -36,12 +30,6 @@ VM, SECRET, EMULATOR, ENDPOINT, READY = (
     'VirtualMachineAvailable', 'SecretAvailable', 'BMCEmulatorReady',
     'EndpointReady', 'Ready')
 
-
-def state(base=GOOD, **changes):
-    """Return an observed state that differs from another in some fields."""
-    return dataclasses.replace(base, **changes)
-
-
 HOST = {'apiVersion': 'metal3.io/v1alpha1', 'kind': 'BareMetalHost',
         'name': 'n0', 'uid': 'u'}
 
@@ -53,8 +41,35 @@ def owned_by(*owners):
     return made
 
 
-# (VirtualMachineBMC, observed state, type of a condition, its status, its
-# reason, part of its message)
+def shared(**changes):
+    """Return a case of a BMC in a shared pod, by fields of its placement."""
+    return state(deployment=None, placed=dataclasses.replace(
+        placement.Placement(
+            True, True, placement.Slot(0, 5), served=True,
+            deployment=bodies.deployment()), **changes))
+
+
+def issued(seconds):
+    """Return a certificate whose validity begins in some seconds."""
+    now = datetime.datetime.now(datetime.UTC)
+    return pki.issue(pki.make('mine', now), ['node.test'],
+                     now + datetime.timedelta(seconds=seconds))
+
+
+def routed(termination=routes.PASSTHROUGH, **fields):
+    return bodies.body(route={'termination': termination}, **fields)
+
+
+def rejected(*ingress):
+    return {'status': {'ingress': [{'conditions': [{
+        'type': 'Admitted', 'status': 'False', 'reason': reason,
+        'message': 'no'}]} for reason in ingress]}}
+
+
+EXPIRED = -pki.CERTIFICATE_LIFE.total_seconds() - 3600
+
+# (VirtualMachineBMC, case, type of a condition, its status, its reason, part
+# of its message)
 CASES = (
     (bodies.body(), GOOD, VM, True, 'VirtualMachineFound', 'lab/vm'),
     (bodies.body(), state(vm=None), VM, False, 'VirtualMachineNotFound',
@@ -134,29 +149,30 @@ CASES = (
      'EmulatorNotReady', 'constraint: [] On OpenShift, install'),
     (bodies.body(), state(foreign=('Deployment node-virtbmc',)), EMULATOR,
      False, 'NameTaken', 'Deployment node-virtbmc'),
-    (bodies.body(image='evil'), state(image_allowed=False), EMULATOR, False,
+    (bodies.body(image='evil'), GOOD, EMULATOR, False,
      'ImageNotAllowed', 'Image evil'),
     (bodies.body(virtualMedia={'allowedHosts': ['ok.test', '10.0.0.1/8']}),
      GOOD, EMULATOR, False, 'AllowedHostsInvalid', '10.0.0.1/8'),
     (bodies.body(virtualMedia={'allowedHosts': ['ok.test', '10.0.0.0/8']}),
      GOOD, EMULATOR, True, 'EmulatorReady', ''),
-    (bodies.body(), state(refused=(('Role node-virtbmc', 'forbidden'),)),
+    (bodies.body(), state(refused=('Role node-virtbmc', 'forbidden')),
      EMULATOR, False, 'Refused',
      'refused the write of Role node-virtbmc: forbidden'),
-    (bodies.body(), state(secret=None, deployment=None, refused=((
-        'Secret node-virtbmc-auth', 'quota'),)), SECRET, False, 'Refused',
+    (bodies.body(), state(secret=None, deployment=None, refused=(
+        'Secret node-virtbmc-auth', 'quota')), SECRET, False, 'Refused',
      'quota'),
-    (bodies.body(), state(secret=None, deployment=None, refused=((
-        'Role node-virtbmc', 'forbidden'),)), EMULATOR, False, 'Refused',
+    (bodies.body(), state(secret=None, deployment=None, refused=(
+        'Role node-virtbmc', 'forbidden')), EMULATOR, False, 'Refused',
      'forbidden'),
-    (bodies.body(), state(refused=(('Secret sushy-kubevirt-ca', 'broken'),)),
+    (bodies.body(), state(refused=('Secret sushy-kubevirt-ca', 'broken')),
      ENDPOINT, False, 'Refused', 'broken'),
-    (bodies.by_ref(), state(vm_service='vm-virtbmc'), ENDPOINT, True,
+    (bodies.by_ref(), GOOD, ENDPOINT, True,
      'EndpointAssigned', ''),
-    (bodies.by_ref(), GOOD, ENDPOINT, True, 'SecondServiceNameTaken',
+    (bodies.by_ref(), state(reserved=True), ENDPOINT, True,
+     'SecondServiceNameTaken',
      'Service vm-virtbmc, at which clients of KubeVirtBMC look'),
-    (bodies.by_ref(), GOOD, READY, True, 'ServiceReady', ''),
-    (SEVEN, state(unnamable=True),
+    (bodies.by_ref(), state(reserved=True), READY, True, 'ServiceReady', ''),
+    (SEVEN, state(digits=False),
      ENDPOINT, True, 'SecondServiceNameInvalid',
      'Kubernetes before 1.36 can have no Service 7up-virtbmc'),
     *((bodies.body(networkPolicy={
@@ -165,15 +181,15 @@ CASES = (
       for type_ in (ENDPOINT, READY)),
     (bodies.body(networkPolicy={'allowedCIDRs': ['10.0.0.1/8']}), GOOD, READY,
      True, 'ServiceReady', ''),
-    (bodies.by_ref(), state(refused=(('Service vm-virtbmc', 'quota'),)),
+    (bodies.by_ref(), state(refused=('Service vm-virtbmc', 'quota')),
      ENDPOINT, False, 'Refused', 'Service vm-virtbmc: quota'),
-    (bodies.body(), state(refused=(('Service node-virtbmc', 'port'),)),
+    (bodies.body(), state(refused=('Service node-virtbmc', 'port')),
      EMULATOR, True, 'EmulatorReady', ''),
-    (bodies.body(), state(refused=(('Service node-virtbmc', 'port'),)),
+    (bodies.body(), state(refused=('Service node-virtbmc', 'port')),
      ENDPOINT, False, 'Refused', 'Service node-virtbmc: port'),
     # The refused write is the reason why there is no pod.
-    (bodies.body(), state(deployment=None, refused=((
-        'Service node-virtbmc', 'port'),)), READY, False, 'Refused',
+    (bodies.body(), state(deployment=None, refused=(
+        'Service node-virtbmc', 'port')), READY, False, 'Refused',
      'Service node-virtbmc: port'),
     (bodies.body(redfish={'tls': {'secretName': 'mine'}}), state(
         deployment=None, certificate=False), EMULATOR, False,
@@ -215,38 +231,99 @@ CASES = (
     (bodies.body(), state(service=None), READY, False, 'ServicePending', ''),
     (bodies.cross_namespace(), state(FAR, vm=bodies.vm('far')), READY, False,
      'ReferenceNotPermitted', 'allow-from'),
+    (bodies.body(), shared(), EMULATOR, True, 'EmulatorReady',
+     'Deployment sushy-kubevirt-shared-0-virtbmc serves the BMC'),
+    (bodies.body(), shared(waiting=True), EMULATOR, True, 'RolloutWaiting',
+     'The shared pod is ready.'),
+    (bodies.body(), shared(served=False), EMULATOR, False, 'EmulatorStarting',
+     'run kubectl logs --namespace lab --selector bmc.kubevirt.io/shared=0.'),
+    (bodies.body(), shared(served=False, problem='Why.'), EMULATOR, False,
+     'EmulatorNotReady', 'cannot serve the BMC: Why.'),
+    (bodies.body(), shared(deployment=None), EMULATOR, False,
+     'EmulatorStarting', 'Deployment sushy-kubevirt-shared-0-virtbmc is'),
+    (bodies.body(), shared(slot=None), EMULATOR, False, 'EmulatorStarting',
+     'The BMC gets a place'),
+    (bodies.body(), shared(slot=None, taken='Role x'), EMULATOR, False,
+     'NameTaken', 'Role x exists already and was not created for shared'),
+    (bodies.body(), shared(refused=('Role x', 'quota')), EMULATOR, False,
+     'Refused', 'Role x: quota'),
+    # While the placement changes, one of the pods serves.
+    (bodies.body(), state(shared(served=False, problem='Why.'),
+                          deployment=bodies.deployment()),
+     EMULATOR, True, 'PlacementWaiting', 'until a shared pod does. Why.'),
+    (bodies.body(), shared(wanted=False), EMULATOR, True, 'PlacementWaiting',
+     'Shared Deployment sushy-kubevirt-shared-0-virtbmc serves'),
+    (SIGNED, state(certificate=pki.Pair(issued(0).certificate, 'none')),
+     ENDPOINT, False, 'CertificateUnusable', 'lab/cert is unusable: '),
+    (SIGNED, state(certificate=issued(EXPIRED)), ENDPOINT, False,
+     'CertificateExpired', 'lab/cert expired at 2'),
+    (SIGNED, state(certificate=issued(3600)), ENDPOINT, False,
+     'CertificateNotYetValid', 'lab/cert is not valid before 2'),
+    (SIGNED, GOOD, ENDPOINT, True, 'EndpointAssigned', ''),
+    (routed(), state(route_problem=routes.MISSING), ENDPOINT, False,
+     'RouteAPIMissing', 'OpenShift'),
+    (routed(), state(route_problem=routes.FORBIDDEN), ENDPOINT, False,
+     'RouteAPIForbidden', 'overlay'),
+    (routed(routes.REENCRYPT, redfish={'tls': {'secretName': 'cert'}}),
+     state(authorities='password'), ENDPOINT, False, 'RouteAuthorityUnusable',
+     'ca.crt of Secret lab/cert'),
+    (routed(), state(foreign=('Route node-virtbmc',)), ENDPOINT, False,
+     'NameTaken', 'Route node-virtbmc exists'),
+    (routed(), state(route=rejected(), route_conflict=True), ENDPOINT, False,
+     'RouteChanged', 'kubectl get route node-virtbmc'),
+    (routed(), state(route=rejected('Why')), ENDPOINT, False, 'RouteRejected',
+     'Route node-virtbmc: Why: no'),
+    (routed(), state(route=rejected()), ENDPOINT, False, 'RoutePending',
+     'Route node-virtbmc yet'),
 )
+
+
+def worded(body, case):
+    """:returns: conditions"""
+    return conditions.conditions(*cases.judged(body, case))
 
 
 class ConditionsTestCase(base.BaseTestCase):
 
-    def test_condition_by_observed_state(self):
+    def test_condition_by_facts(self):
         for body, state, type_, status, reason, text in CASES:
             with self.subTest(spec=body['spec'], type=type_, reason=reason):
-                found = {one.type: one for one in conditions.conditions(
-                    spec.read(body), state)}
+                by_type = {condition.type: condition
+                           for condition in worded(body, state)}
                 self.assertEqual([VM, SECRET, EMULATOR, ENDPOINT, READY],
-                                 list(found))
-                one = found[type_]
-                self.assertEqual((status, reason), (one.status, one.reason))
-                self.assertIn(text, one.message)
+                                 list(by_type))
+                condition = by_type[type_]
+                self.assertEqual((status, reason),
+                                 (condition.status, condition.reason))
+                self.assertIn(text, condition.message)
+
+    def test_cases_have_all_causes(self):
+        causes = {type_: set() for type_ in conditions.WORDS}
+        for body, state, *_ in CASES:
+            verdict = cases.judged(body, state)[2]
+            for type_, judgment in zip(causes, (
+                    verdict.vm, verdict.secret, verdict.emulator,
+                    verdict.endpoint)):
+                causes[type_].add(judgment.cause)
+        self.assertEqual(
+            {type_: set(words) for type_, words in conditions.WORDS.items()},
+            causes)
 
     def test_ready_requires_all_conditions(self):
         for body, state, *_ in CASES:
-            *parts, ready = conditions.conditions(spec.read(body), state)
-            self.assertEqual(all(one.status for one in parts), ready.status)
+            *parts, ready = worded(body, state)
+            self.assertEqual(all(part.status for part in parts), ready.status)
 
     def test_existence_in_other_namespace_is_not_revealed(self):
-        bmc = spec.read(bodies.cross_namespace())
+        body = bodies.cross_namespace()
         self.assertEqual(
-            conditions.conditions(bmc, state(FAR, vm=None, secret=None)),
-            conditions.conditions(bmc, state(
-                FAR, vm=bodies.vm('far'), secret=bodies.secret('far'))))
+            worded(body, state(FAR, vm=None, secret=None)),
+            worded(body, state(FAR, vm=bodies.vm('far'),
+                               secret=bodies.secret('far'))))
 
     def test_messages_contain_no_password(self):
         for body, state, *_ in CASES:
-            self.assertNotIn('a secret', repr(conditions.conditions(
-                spec.read(body), state)))
+            self.assertNotIn('a secret', repr(worded(body, state)))
 
     def test_merge_keeps_transition_time(self):
         def merged(old, status, now):

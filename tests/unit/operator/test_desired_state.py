@@ -1,15 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-import dataclasses
-
 from oslotest import base
 
-from sushy_kubevirt.operator import deployments
 from sushy_kubevirt.operator import desired_state
-from sushy_kubevirt.operator import spec
+from sushy_kubevirt.operator import facts
+from sushy_kubevirt.operator import routes
 from tests.unit.operator import bodies
+from tests.unit.operator import cases
 from tests.unit.operator import test_conditions
-
-DEFAULTS = deployments.Defaults('virtbmc:1')
 
 STATE = ['Secret']
 RBAC = ['ServiceAccount', 'Role', 'RoleBinding']
@@ -18,11 +15,11 @@ ALL = ['Service', *STATE, *RBAC, 'ConfigMap', 'Deployment']
 DELETED = bodies.body()
 DELETED['metadata']['deletionTimestamp'] = '2026-11-21T14:00:00Z'
 
-GOOD, FAR = test_conditions.GOOD, test_conditions.FAR
-state = test_conditions.state
+GOOD, FAR, state = cases.GOOD, cases.FAR, cases.state
 NEW = state(deployment=None)
+AUTHORITY = facts.Authority(cases.PAIR, 'PEM')
 
-# (VirtualMachineBMC, observed state, kinds of the desired objects)
+# (VirtualMachineBMC, case, kinds of the desired objects)
 CASES = (
     (bodies.body(), GOOD, ALL),
     (bodies.body(), NEW, ALL),
@@ -53,9 +50,9 @@ CASES = (
     (bodies.cross_namespace(), state(FAR, secret=bodies.secret('far')),
      ['Service']),
     # A running pod stays if its image is allowed.
-    (bodies.body(image='evil'), state(image_allowed=False), ALL[:-1]),
-    (bodies.body(image='evil'), state(image_allowed=False, pod_allowed=True),
-     ALL[:-2]),
+    (bodies.body(image='evil'), state(deployment=bodies.deployment('evil')),
+     ALL[:-1]),
+    (bodies.body(image='evil'), GOOD, ALL[:-2]),
     # Not changed.
     (bodies.body(virtualMedia={'allowedHosts': ['1.2.3.4/8']}), GOOD,
      ALL[:-2]),
@@ -65,6 +62,14 @@ CASES = (
        ['Service', *STATE, 'ServiceAccount'])
       for one in ('ServiceAccount node-virtbmc', 'Secret vm-bmc-state')),
     (bodies.body(), state(foreign=('Service node-virtbmc',)), ALL),
+    (bodies.body(), state(authority=AUTHORITY), ['Service', 'ConfigMap',
+                                                 *ALL[1:]]),
+    (bodies.cross_namespace(), state(FAR, vm=None, authority=AUTHORITY),
+     ['Service']),
+    (test_conditions.routed(), GOOD, [*ALL, 'Route']),
+    (test_conditions.routed(), state(route_problem=routes.MISSING), ALL),
+    (bodies.by_ref(), GOOD, ['Service', *ALL]),
+    (bodies.by_ref(), state(reserved=True), ALL),
 )
 
 
@@ -73,13 +78,13 @@ class DesiredStateTestCase(base.BaseTestCase):
     def test_kinds_of_desired_objects(self):
         for body, state, kinds in CASES:
             with self.subTest(spec=body['spec'], state=state):
-                self.assertEqual(kinds, [one['kind'] for one in (
-                    desired_state.objects(spec.read(body), state, DEFAULTS))])
+                self.assertEqual(kinds, [obj['kind'] for obj in (
+                    desired_state.objects(*cases.judged(body, state),
+                                          cases.DEFAULTS))])
 
     def test_is_deterministic(self):
         # Random content would be reported as drift at each reconcile.
         for body, state, kinds in CASES:
-            bmc = spec.read(body)
-            self.assertEqual(desired_state.objects(bmc, state, DEFAULTS),
-                             desired_state.objects(
-                                 dataclasses.replace(bmc), state, DEFAULTS))
+            self.assertEqual(*(desired_state.objects(
+                *cases.judged(body, state), cases.DEFAULTS)
+                for _ in range(2)))

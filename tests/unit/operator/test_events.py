@@ -7,17 +7,20 @@ from oslotest import base
 
 from sushy_kubevirt.operator import conditions
 from sushy_kubevirt.operator import events
-from sushy_kubevirt.operator import spec
 from tests.unit.operator import bodies
+from tests.unit.operator import cases
 from tests.unit.operator import cluster
-from tests.unit.operator import test_conditions
+
+
+def status(case, body=None):
+    return conditions.status(
+        *cases.judged(body or bodies.body(), case), {}, 'monday')
 
 
 class StatusTestCase(base.BaseTestCase):
 
     def test_status_of_ready_bmc(self):
-        made = conditions.status(bodies.bmc(), test_conditions.GOOD, {},
-                                 'monday')
+        made = status(cases.GOOD)
         self.assertEqual(
             ('vm', 'node-virtbmc-auth', '10.0.0.7', '10.0.0.7', 3),
             tuple(made[name] for name in (
@@ -26,30 +29,26 @@ class StatusTestCase(base.BaseTestCase):
         self.assertEqual('ServiceReady', conditions.ready_reason(made))
 
     def test_status_of_bmc_with_vm_in_other_namespace(self):
-        made = conditions.status(spec.read(bodies.cross_namespace()),
-                                 test_conditions.FAR, {}, 'monday')
+        made = status(cases.FAR, bodies.cross_namespace())
         self.assertEqual('far/vm', made['virtualMachine'])
         # The copy, because a pod mounts Secrets of its own namespace only.
         self.assertEqual('node-virtbmc-auth', made['authSecret'])
 
     def test_missing_objects_have_no_fields(self):
-        made = conditions.status(bodies.bmc(), test_conditions.state(
-            secret=None, service=None), {}, 'monday')
+        made = status(cases.state(secret=None, service=None))
         self.assertEqual({'observedGeneration', 'virtualMachine',
                           'placement', 'conditions'}, set(made))
 
 
 class EventsTestCase(base.BaseTestCase):
 
-    def events(self, old, new, bmc=None):
-        bmc = bmc or bodies.bmc()
-        before = conditions.status(bmc, old, {}, 'now')[
-            'conditions'] if old else None
+    def events(self, old, new):
+        before = status(old)['conditions'] if old else None
         return [(kind, reason) for kind, reason, _ in events.of_change(
-            before, conditions.status(bmc, new, {}, 'now')['conditions'])]
+            before, status(new)['conditions'])]
 
     def test_events_of_changed_conditions(self):
-        good, state = test_conditions.GOOD, test_conditions.state
+        good, state = cases.GOOD, cases.state
         for old, new, expected in (
                 (None, good, [('Normal', 'ServiceReady')]),
                 (good, good, []),

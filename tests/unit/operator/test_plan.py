@@ -8,6 +8,7 @@ from oslotest import base
 from sushy_kubevirt.operator import deployments
 from sushy_kubevirt.operator import plan
 from sushy_kubevirt.operator import spec
+from sushy_kubevirt.operator import verdict
 from tests.unit.operator import bodies
 from tests.unit.operator import harness
 
@@ -20,11 +21,12 @@ class PlanTestCase(base.BaseTestCase):
     def steps(self, kube, tried=None):
         """Return the plan of an operator process that has just started."""
         body = kube.objects['VirtualMachineBMC', *KEY]
-        bmc = spec.read(body)
-        seen = asyncio.run(harness.Operator(kube).reconciler._observe(
-            bmc, body))
-        return plan.steps(bmc, seen, deployments.Defaults(
-            'sushy-kubevirt-emulator'), tried)
+        bmc, tried = spec.read(body), tried or plan.Tried()
+        known = asyncio.run(harness.Operator(kube).reconciler._observe(
+            bmc, body, tried))
+        defaults = deployments.Defaults('sushy-kubevirt-emulator')
+        return plan.steps(bmc, known, verdict.judge(bmc, known, defaults),
+                          defaults, tried)
 
     def test_no_steps_when_state_is_desired(self):
         for body in bodies.body(), bodies.cross_namespace():

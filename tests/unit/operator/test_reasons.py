@@ -18,42 +18,10 @@ TYPES = (conditions.VM, conditions.SECRET, conditions.EMULATOR,
 
 
 def reasons():
-    """Return {(type, reason)} of all conditions that conditions.py creates.
-
-    They are read from its source, so that new ones are included: each is
-    created by ``Condition(TYPE, status, REASON, message)`` or by a function
-    with a parameter ``type_`` that calls it.
-    """
-    tree = ast.parse(pathlib.Path(conditions.__file__).read_text())
-    helpers = {}
-    for function in ast.walk(tree):
-        if isinstance(function, ast.FunctionDef):
-            for call in condition_calls(function):
-                if getattr(call.args[0], 'id', '') == 'type_':
-                    helpers[function.name] = value(call.args[2])
-    produced = set()
-    for node in ast.walk(tree):
-        if not isinstance(node, ast.Call):
-            continue
-        name = getattr(node.func, 'id', '')
-        if name in helpers:
-            produced.add((value(node.args[0]), helpers[name]))
-        elif name == 'Condition' and getattr(
-                node.args[0], 'id', '') != 'type_':
-            produced.add((value(node.args[0]), value(node.args[2])))
-    return produced
-
-
-def condition_calls(function):
-    return [node for node in ast.walk(function)
-            if isinstance(node, ast.Call)
-            and getattr(node.func, 'id', '') == 'Condition']
-
-
-def value(node):
-    """Return the value of a literal or of a name of conditions.py."""
-    return (node.value if isinstance(node, ast.Constant)
-            else getattr(conditions, node.id))
+    """Return {(type, reason)} of all conditions of a BMC's emulator."""
+    return {(conditions.READY, 'ServiceReady'), *(
+        (type_, words.reason) for type_, by_cause in conditions.WORDS.items()
+        for words in by_cause.values())}
 
 
 def host_reasons():
@@ -62,7 +30,7 @@ def host_reasons():
     Each is created by ``_state(STATUS, REASON, message, …)``.
     """
     return {
-        value(node.args[1]) if isinstance(node.args[1], ast.Constant)
+        node.args[1].value if isinstance(node.args[1], ast.Constant)
         else getattr(conditions, node.args[1].attr)
         for node in ast.walk(ast.parse(
             pathlib.Path(host_state.__file__).read_text()))

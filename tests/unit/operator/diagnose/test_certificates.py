@@ -10,13 +10,12 @@ from cryptography import x509
 from oslotest import base
 
 from sushy_kubevirt.operator import bmc_resources
-from sushy_kubevirt.operator import conditions
 from sushy_kubevirt.operator.diagnose import bmc as bmcs
 from sushy_kubevirt.operator.diagnose import certificates
 from sushy_kubevirt.operator import endpoints
-from sushy_kubevirt.operator import observed_state
 from sushy_kubevirt.operator import pki
 from tests.unit.operator import bodies
+from tests.unit.operator import cases
 from tests.unit.operator.diagnose import fakes
 
 NOW = datetime.datetime.now(datetime.UTC)
@@ -44,11 +43,11 @@ class CertificatesTestCase(base.BaseTestCase):
         return pki.issue(self.authority, names or self.names, at).certificate
 
     def check(self, pem, served=None, now=NOW, **spec):
-        state = observed_state.ObservedState(
-            conditions.BmcState(service=bodies.service()), {})
+        judged = cases.judged(bodies.body(**spec),
+                              {'service': bodies.service()})
         found = list(certificates.check(
             fakes.reading(self.client), bmcs.Bmc(
-                'BMC lab/node', bodies.bmc(**spec), {}, state, pem), served,
+                'BMC lab/node', judged[0], {}, *judged[1:], pem), served,
             now))
         self.message = ' '.join(one.message for one in found)
         return fakes.brief(found)

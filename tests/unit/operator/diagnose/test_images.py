@@ -5,12 +5,11 @@ import fixtures
 from oslotest import base
 
 from sushy_kubevirt.operator import bmc_resources
-from sushy_kubevirt.operator import conditions
 from sushy_kubevirt.operator.diagnose import bmc as bmcs
 from sushy_kubevirt.operator.diagnose import images
 from sushy_kubevirt.operator import naming
-from sushy_kubevirt.operator import observed_state
 from tests.unit.operator import bodies
+from tests.unit.operator import cases
 from tests.unit.operator.diagnose import fakes
 
 DIGEST = '@sha256:' + '0' * 64
@@ -56,10 +55,8 @@ class ImagesTestCase(base.BaseTestCase):
         self.assertIn('helm upgrade', found.remedy)
 
     def bmc(self, live, **spec):
-        return list(images.bmc(bmcs.Bmc(
-            'BMC lab/node', bodies.bmc(**spec), {},
-            observed_state.ObservedState(
-                conditions.BmcState(deployment=live), {}))))
+        bmc, *judged = cases.judged(bodies.body(**spec), {'deployment': live})
+        return list(images.bmc(bmcs.Bmc('BMC lab/node', bmc, {}, *judged)))
 
     def test_bmc(self):
         self.assertEqual([], self.bmc(None))

@@ -10,13 +10,12 @@ import fixtures
 from oslotest import base
 
 from sushy_kubevirt.operator import bmc_resources
-from sushy_kubevirt.operator import conditions
 from sushy_kubevirt.operator.diagnose import bmc as bmcs
 from sushy_kubevirt.operator.diagnose import kinds
 from sushy_kubevirt.operator.diagnose import network
 from sushy_kubevirt.operator.diagnose import probes
-from sushy_kubevirt.operator import observed_state
 from tests.unit.operator import bodies
+from tests.unit.operator import cases
 from tests.unit.operator.diagnose import fakes
 
 SECONDS = 0.5
@@ -276,9 +275,8 @@ class PathTestCase(base.BaseTestCase):
         route = {'status': {'ingress': [{
             'host': 'bmc.apps.test',
             'conditions': [{'type': 'Admitted', 'status': 'True'}]}]}}
-        bmc = dataclasses.replace(self.bmc(), seen=(
-            observed_state.ObservedState(
-                conditions.BmcState(route=route), {})))
+        bmc = dataclasses.replace(self.bmc(), verdict=cases.judged(
+            bodies.body(), {'route': route})[2])
         found = self.protocols(bmc, self.LOST)
         self.assertIn(('bmc.apps.test', 443, True),
                       [one[:-1] for one in self.calls])
