@@ -538,6 +538,23 @@ class ShardsTestCase(base.BaseTestCase):
             obj for obj in kube.list('Deployment')
             if naming.UPGRADING in obj['metadata'].get('annotations', {})])
 
+    def test_upgrade_recreates_a_deployment_with_another_selector(self):
+        kube = cluster_with('n0')
+        Operator(kube, image='a:1').settle()
+        name = naming.shared(0)
+        # Kubernetes lets nobody change it.
+        kube.change('Deployment', 'lab', name, lambda obj: obj['spec'].update(
+            selector={'matchLabels': {'app': 'of-another-version'}}))
+        before = kube.objects['Deployment', 'lab', name]['metadata']['uid']
+        Operator(kube, image='a:2').settle()
+        deployment = kube.objects['Deployment', 'lab', name]
+        self.assertNotEqual(before, deployment['metadata']['uid'])
+        template = deployment['spec']['template']
+        self.assertEqual('a:2', template['spec']['containers'][0]['image'])
+        self.assertLessEqual(
+            deployment['spec']['selector']['matchLabels'].items(),
+            template['metadata']['labels'].items())
+
     def test_rights_are_those_to_the_vms_of_the_members(self):
         self.useFixture(fixtures.MockPatchObject(
             objects, '_SLOTS_PER_ROLE', 1))
