@@ -116,6 +116,20 @@ class SpecTestCase(base.BaseTestCase):
             set(), {field.name for field in dataclasses.fields(spec.Bmc)}
             - {case[0] for case in CASES} - {'name', 'namespace'})
 
+    def test_every_field_of_a_field_has_a_case(self):
+        values = {}
+        for _field, _body, expected in CASES:
+            if dataclasses.is_dataclass(expected):
+                for field in dataclasses.fields(expected):
+                    values.setdefault((type(expected), field.name), []).append(
+                        getattr(expected, field.name))
+        self.assertLess(20, len(values))
+        # One case has the default; a Route has none.
+        self.assertEqual([], [
+            f'{kind.__name__}.{name}' for (kind, name), seen in values.items()
+            if kind not in (spec.Reference, spec.Route)
+            and all(value == seen[0] for value in seen)])
+
     def test_both_spellings_differ_in_compatibility_only(self):
         self.assertEqual(
             dataclasses.replace(
