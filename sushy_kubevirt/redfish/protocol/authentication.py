@@ -157,7 +157,7 @@ def _account(environ: types.WSGIEnvironment) -> account_files.Account | None:
         return None
     if secret is not None:
         session = services().sessions.find(secret)
-        account = session and login.account(session.user)
+        account = login.account(session.user) if session else None
         if account is None:
             raise _no_valid_session()
         return account

@@ -18,6 +18,7 @@ hash, which checks it in microseconds. `authenticator` checks passwords.
 from __future__ import annotations
 
 import base64
+from collections import abc
 import dataclasses
 import hashlib
 import hmac
@@ -28,6 +29,7 @@ import re
 import secrets
 import threading
 import time
+import typing
 
 from sushy_kubevirt.bmc import accounts
 
@@ -72,6 +74,10 @@ _PAUSE_SECONDS, _CHECK_SECONDS = 0.1, 1
 _SETTLE_SECONDS = 1
 
 
+#: Result of `os.stat` to be compared; the modification time in ns comes first.
+_Stamp: typing.TypeAlias = tuple[int, ...]
+
+
 class Invalid(ValueError):
     """An account or source is invalid; the text says which and why."""
 
@@ -105,29 +111,25 @@ class Account:
     version: str | None = None
 
     @property
-    def privileges(self):
+    def privileges(self) -> tuple[str, ...]:
         return ROLES[self.role]
 
     @property
-    def signature(self):
+    def signature(self) -> str:
         """Hash that changes with name, role and password; not reversible."""
         return hashlib.sha256(b'\0'.join((
             self.name.encode(), self.role.encode(), self.digest))).hexdigest()
 
 
-def prehash(password):
-    """Reduce a password to input for bcrypt: 44 bytes without a NUL.
-
-    :param password: bytes of any length
-    """
+def prehash(password: bytes) -> bytes:
+    """Reduce a password to input for bcrypt: 44 bytes without a NUL."""
     return base64.b64encode(hashlib.sha256(password).digest())
 
 
-def utf8(data):
+def utf8(data: bytes) -> bytes:
     """Return text in UTF-8.
 
-    :param data: bytes of UTF-8, or else of Latin-1
-    :returns: bytes
+    :param data: UTF-8, or else Latin-1
     """
     try:
         data.decode()
@@ -136,25 +138,24 @@ def utf8(data):
     return data
 
 
-def keyed_hash(*parts):
+def keyed_hash(*parts: bytes) -> bytes:
     """Hash a password, alone or with what it belongs to, by a secret key.
 
-    :param parts: bytes
-    :returns: bytes, to be compared with `hmac.compare_digest`
+    :returns: to be compared with `hmac.compare_digest`
     """
     return hmac.digest(_KEY, b''.join(
         len(part).to_bytes(4, 'big') + part for part in parts), 'sha256')
 
 
-def cost(account):
+def cost(account: Account) -> int:
     """Return the bcrypt cost of checking a password, such as 12.
 
-    :returns: int, 0 if no bcrypt is needed
+    :returns: 0 if no bcrypt is needed
     """
     return int(account.digest[4:6]) if account.password_hash is None else 0
 
 
-def _name(text):
+def _name(text: str) -> str:
     if not text or len(text.encode()) > MAX_NAME_BYTES:
         raise Invalid(f'a user name has 1 to {MAX_NAME_BYTES} bytes')
     if ':' in text or not text.isprintable():
@@ -162,40 +163,39 @@ def _name(text):
     return text
 
 
-def _role(text):
+def _role(text: str) -> str:
     if text not in ROLES:
         raise Invalid(f"a role is one of {', '.join(ROLES)}")
     return text
 
 
-def _line(text):
+def _line(text: str) -> Account:
     """Parse a line of an account file.
 
-    :returns: an `Account`
     :raises: `Invalid`; the text quotes nothing of the line
     """
     name, _colon, rest = text.partition(':')
     digest, colon, role = rest.partition(':')
     name = _name(name)
-    found = _DIGEST.fullmatch(digest)
-    if found is None:
+    match = _DIGEST.fullmatch(digest)
+    if match is None:
         raise Invalid('expected user:digest or user:digest:role with a '
                       'bcrypt digest; make it with: htpasswd -nB USER')
-    if not 4 <= int(found[1]) <= _MAX_COST:
+    if not 4 <= int(match[1]) <= _MAX_COST:
         raise Invalid(f"a digest's cost is 4 to {_MAX_COST}; make it "
                       'with: htpasswd -nB -C 10 USER')
     return Account(name, _role(role) if colon else DEFAULT_ROLE,
                    digest.encode())
 
 
-def _text(data):
+def _text(data: bytes) -> str:
     try:
         return data.decode()
     except UnicodeDecodeError:
         raise Invalid('it is not text in UTF-8') from None
 
 
-def _read(path, most):
+def _read(path: pathlib.Path, most: int) -> bytes:
     try:
         with open(path, 'rb') as stream:
             data = stream.read(most + 1)
@@ -206,10 +206,10 @@ def _read(path, most):
     return data
 
 
-def _account(values):
+def _account(values: abc.Mapping[str, bytes]) -> Account:
     """Make the account of a Secret.
 
-    :param values: dict of its keys to bytes
+    :param values: of its keys
     :raises: `Invalid`
     """
     if not values['password']:
@@ -225,29 +225,52 @@ def _account(values):
             values['password']) <= accounts.MAX_PASSWORD_BYTES)
 
 
-def without_line_break(data):
+def without_line_break(data: bytes) -> bytes:
     """Remove the line break that editors add at the end of a value."""
     return data.removesuffix(b'\r\n' if data.endswith(b'\r\n') else b'\n')
+
+
+class AccountSource(typing.Protocol):
+    """Has accounts, such as `Source` and `SecretSource`."""
+
+    @property
+    def path(self) -> object:
+        """Where the accounts are, for messages."""
+
+    def stamp(self) -> tuple[object, ...]:
+        """Return a value that changes whenever the accounts change."""
+
+    def read(self) -> tuple[list[Account], list[str]]:
+        """Read the accounts. :returns: accounts, descriptions of problems"""
+
+
+class SecretValues(typing.Protocol):
+    """A Secret that was read, such as `secret_values.SecretValues`."""
+
+    @property
+    def values(self) -> abc.Mapping[str, bytes]:
+        """Those of its keys."""
+
+    @property
+    def version(self) -> int:
+        """Grows when the values change."""
 
 
 class SecretSource:
     """The account of a Secret that was read from the API. Thread-safe.
 
     It has the methods of `Source`.
-
-    :param secret: object with ``values``, a dict of the Secret's keys to
-        bytes, and ``version``, a number that grows when they change
     """
 
-    def __init__(self, secret) -> None:
+    def __init__(self, secret: SecretValues) -> None:
         self.path = f'Secret {secret}'
         self._secret = secret
 
-    def stamp(self):
+    def stamp(self) -> tuple[_Stamp, ...]:
         """See `Source.stamp`."""
         return (0, self._secret.version),
 
-    def read(self):
+    def read(self) -> tuple[list[Account], list[str]]:
         """See `Source.read`."""
         values = self._secret.values
         try:
@@ -265,20 +288,14 @@ class SecretSource:
 
 
 class Source:
-    """A file or folder with accounts.
+    """A file or folder with accounts."""
 
-    :param path: of the file or folder
-    """
-
-    def __init__(self, path) -> None:
+    def __init__(self, path: str | pathlib.Path) -> None:
         self.path = pathlib.Path(path)
-        self._first = None
+        self._first: tuple[_Stamp | None, ...] | None = None
 
-    def stamp(self):
-        """Return a value that changes whenever the accounts change.
-
-        :returns: tuple of stat results, to be compared
-        """
+    def stamp(self) -> tuple[_Stamp | None, ...]:
+        """Return a value that changes whenever the accounts change."""
         paths = [self.path]
         if self.path.is_dir():
             for folder in (self.path, *_folders(self.path)):
@@ -288,11 +305,8 @@ class Source:
                                                'role'))]
         return tuple(map(_stat, paths))
 
-    def read(self):
-        """Read the accounts.
-
-        :returns: (list of `Account`, list of texts that describe problems)
-        """
+    def read(self) -> tuple[list[Account], list[str]]:
+        """Read the accounts. :returns: accounts, descriptions of problems"""
         if self._first is None:
             self._first = self.stamp()
         try:
@@ -302,17 +316,18 @@ class Source:
         except Invalid as exc:
             return [], [f'{self.path}: {exc}']
 
-    def _is_changing(self, path):
+    def _is_changing(self, path: pathlib.Path) -> bool:
         """Check whether a path may be in the middle of a write.
 
         The content found at startup is always read.
         """
-        found = _stat(path)
-        return (found is not None and self.stamp() != self._first
-                and time.time_ns() - found[0] < _SETTLE_SECONDS * 10 ** 9)
+        stamp = _stat(path)
+        return (stamp is not None and self.stamp() != self._first
+                and time.time_ns() - stamp[0] < _SETTLE_SECONDS * 10 ** 9)
 
-    def _lines(self):
-        found, problems = [], []
+    def _lines(self) -> tuple[list[Account], list[str]]:
+        accounts: list[Account] = []
+        problems: list[str] = []
         changing = self._is_changing(self.path)
         lines = _text(_read(self.path, _MAX_FILE_BYTES)).split('\n')
         for number, line in enumerate(lines, 1):
@@ -323,26 +338,27 @@ class Source:
                 if changing and number == len(lines):
                     # The role may not have been written yet.
                     raise Invalid('it is being written')
-                found.append(_line(line))
+                accounts.append(_line(line))
             except Invalid as exc:
                 problems.append(f'{self.path}, line {number}: {exc}')
-        return found, problems
+        return accounts, problems
 
-    def _folders(self):
+    def _folders(self) -> tuple[list[Account], list[str]]:
         if any((self.path / name).exists()
                for name in ('username', 'password')):
             folders = [self.path]
         else:
             folders = _folders(self.path)
-        found, problems = [], []
+        accounts: list[Account] = []
+        problems: list[str] = []
         for folder in folders:
             try:
-                found.append(self._secret(folder))
+                accounts.append(self._secret(folder))
             except Invalid as exc:
                 problems.append(f'{folder}: {exc}')
-        return found, problems
+        return accounts, problems
 
-    def _secret(self, folder):
+    def _secret(self, folder: pathlib.Path) -> Account:
         """Read the account of one mounted Secret.
 
         :param folder: where it is mounted
@@ -368,7 +384,7 @@ class Source:
         return _account(values)
 
 
-def _folders(path):
+def _folders(path: pathlib.Path) -> list[pathlib.Path]:
     """List the folders in one, sorted, without Kubernetes' hidden ones."""
     try:
         return sorted(entry for entry in path.iterdir()
@@ -377,29 +393,30 @@ def _folders(path):
         return []
 
 
-def _stat(path):
+def _stat(path: pathlib.Path) -> _Stamp | None:
     try:
-        found = os.stat(path)
+        status = os.stat(path)
     except OSError:
         return None
-    return (found.st_mtime_ns, found.st_ctime_ns, found.st_size,
-            found.st_ino, found.st_dev)
+    return (status.st_mtime_ns, status.st_ctime_ns, status.st_size,
+            status.st_ino, status.st_dev)
 
 
 class Accounts:
     """The accounts of all sources, kept up to date. Thread-safe.
 
-    :param sources: iterable of at least one `Source`
+    :param sources: at least one
     """
 
-    def __init__(self, sources) -> None:
+    def __init__(self, sources: abc.Iterable[AccountSource]) -> None:
         self._sources = tuple(sources)
         self._lock = threading.Lock()
-        self._accounts = {}
-        self._stamp = self._problems = None
-        self._next = 0
+        self._accounts: dict[str, Account] = {}
+        self._stamp: tuple[object, ...] | None = None
+        self._problems: list[str] | None = None
+        self._next = 0.0    # time.monotonic() of the next check
 
-    def require(self):
+    def require(self) -> None:
         """Read the accounts for the first time.
 
         :raises: `Invalid`, with a line for each problem
@@ -411,12 +428,12 @@ class Accounts:
         if problems:
             raise Invalid('\n'.join(problems))
 
-    def current(self, recheck: bool = False):
+    def current(self, recheck: bool = False) -> dict[str, Account]:
         """Return the accounts, after reading changed sources again.
 
         :param recheck: whether to check for changes even if the last check was
             less than `_CHECK_SECONDS` ago
-        :returns: dict of user name to `Account`; must not be modified
+        :returns: by user name; must not be modified
         """
         if (recheck or time.monotonic() >= self._next) and self._lock.acquire(
                 blocking=recheck):
@@ -434,20 +451,21 @@ class Accounts:
                 self._lock.release()
         return self._accounts
 
-    def _changed(self):
+    def _changed(self) -> bool:
         return self._stamp is None or self._stamps() != self._stamp
 
-    def _stamps(self):
+    def _stamps(self) -> tuple[tuple[typing.Any, ...], ...]:
         return tuple(source.stamp() for source in self._sources)
 
-    def _load(self):
-        """Read all sources. :returns: list of texts that describe problems"""
+    def _load(self) -> list[str]:
+        """Read all sources. :returns: descriptions of problems"""
         stamp = self._stamps()
-        accounts, problems = {}, []
+        accounts: dict[str, Account] = {}
+        problems: list[str] = []
         for source in self._sources:
-            found, wrong = source.read()
+            members, wrong = source.read()
             problems += wrong
-            for account in found:
+            for account in members:
                 if account.name in accounts:
                     problems.append(f'{source.path}: user {account.name} is '
                                     'defined twice')
@@ -461,8 +479,8 @@ class Accounts:
         return problems
 
 
-def _settled(stamp):
+def _settled(stamp: tuple[tuple[_Stamp | None, ...], ...]) -> bool:
     """Check that no file was modified in the last `_SETTLE_SECONDS`."""
-    newest = max((one[0] for part in stamp for one in part if one),
-                 default=0)
+    newest = max((status[0] for source in stamp for status in source
+                  if status), default=0)
     return time.time_ns() - newest > _SETTLE_SECONDS * 10 ** 9

@@ -20,12 +20,14 @@ response nor by its time.
 from __future__ import annotations
 
 import collections
+from collections import abc
 import hmac
 import logging
 import os
 import secrets
 import threading
 import time
+import typing
 
 import bcrypt
 
@@ -34,6 +36,11 @@ from sushy_kubevirt.redfish.services import account_files
 from sushy_kubevirt.redfish.services import fair_queue
 from sushy_kubevirt.redfish.services import login_throttle
 from sushy_kubevirt.redfish.services import server_threads
+
+if typing.TYPE_CHECKING:
+    from sushy_kubevirt.redfish.services import login_accounts
+
+Account: typing.TypeAlias = account_files.Account
 
 LOG = logging.getLogger(__name__)
 
@@ -69,7 +76,7 @@ class LoginThrottled(Exception):
     :param retry_after: seconds that the client should wait
     """
 
-    def __init__(self, retry_after) -> None:
+    def __init__(self, retry_after: float) -> None:
         super().__init__(f'Wait {retry_after:.1f} s')
         self.retry_after = retry_after
 
@@ -77,71 +84,71 @@ class LoginThrottled(Exception):
 class Authenticator:
     """Checks user names and passwords. Thread-safe.
 
-    :param accounts: a `login_accounts.LoginAccounts`; None if no accounts are
-        configured and no authentication is required
+    :param accounts: None if no accounts are configured and no authentication
+        is required
     """
 
-    def __init__(self, accounts) -> None:
+    def __init__(self, accounts: login_accounts.LoginAccounts | None) -> None:
         self._accounts = accounts
         self._throttle = login_throttle.Throttle()
         self._lock = threading.Lock()
         self._queue = fair_queue.FairQueue(_MAX_PARALLEL)
         self._held = 0
         self._closing = threading.Event()
-        self._accepted = {}
-        self._rejected = collections.OrderedDict()
-        # Keyed hash: event that is set when bcrypt has finished.
-        self._pending = {}
+        # User name: keyed hash
+        self._accepted: dict[str, bytes] = {}
+        # Keyed hash: time of the last report, user name if it is known,
+        # client's address
+        self._rejected: collections.OrderedDict[
+            bytes, tuple[float, str | None, str]] = collections.OrderedDict()
+        # Keyed hash: event that is set when bcrypt has finished
+        self._pending: dict[bytes, threading.Event] = {}
         # Digest for unknown users; matches no password.
         self._dummy = bcrypt.hashpw(secrets.token_bytes(16).hex().encode(),
                                     bcrypt.gensalt(4))
         #: Functions of (user name or None if unknown, source address),
         #: called when a login was refused; must not block.
-        self.refused = []
+        self.refused: list[abc.Callable[[str | None, str], None]] = []
 
     @property
     def required(self) -> bool:
         """Whether authentication is required."""
         return self._accounts is not None
 
-    def configured(self):
-        """Return the accounts of files and Secrets.
-
-        :returns: list of `account_files.Account`, sorted by name
-        """
+    def configured(self) -> list[Account]:
+        """Return the accounts of files and Secrets, sorted by name."""
         if self._accounts is None:
             return []
         return sorted(self._accounts.files().values(),
                       key=lambda account: account.name)
 
-    def account(self, name, recheck: bool = False,
-                max_age=stored_accounts.NEWEST_SECONDS):
+    def account(self, name: str, recheck: bool = False,
+                max_age: float = stored_accounts.NEWEST_SECONDS
+                ) -> Account | None:
         """Return the account with a name that may log in.
 
         :param recheck: whether to check for changes that were made just now
         :param max_age: seconds after which stored accounts are read again then
-        :returns: an `account_files.Account` or None
         """
+        assert self._accounts is not None
         return self._accounts.current(
             recheck, max_age if recheck else None).get(name)
 
-    def check(self, name, password, source):
+    def check(self, name: str, password: bytes, source: str) -> Account:
         """Authenticate a user.
 
-        :param name: user name
-        :param password: bytes
-        :param source: text, the client's IP address
-        :returns: the user's `account_files.Account`
+        :param source: the client's IP address
         :raises: `LoginRefused`, `LoginThrottled`
         """
+        assert self._accounts is not None
         accounts = self._accounts.current()
         account = accounts.get(name)
-        if self._is_accepted(name, account, password):
+        if account is not None and self._is_accepted(name, account, password):
             return account
         # The password may have been changed a moment ago.
         accounts = self._accounts.current(recheck=True)
         account = accounts.get(name)
-        if self._is_accepted(name, account, password):
+        if account is not None and self._is_accepted(name, account, password):
             return account
         cache_key = _cache_key(name, account, password)
         if self._is_rejected(cache_key):
@@ -153,7 +160,7 @@ class Authenticator:
                     cache_key, source, accounts, name, account, password)
                 if not known:
                     self._delay(name, account, source)
-            if known:
+            if known and account is not None:
                 return account
         else:
             self._reject(cache_key, name, account, source)
@@ -164,7 +171,8 @@ class Authenticator:
         """End all delays."""
         self._closing.set()
 
-    def _is_accepted(self, name, account, password):
+    def _is_accepted(self, name: str, account: Account | None,
+                     password: bytes) -> bool:
         """Check a password without bcrypt.
 
         :returns: False also if only bcrypt can tell
@@ -178,7 +186,7 @@ class Authenticator:
         return known is not None and hmac.compare_digest(
             known, _cache_key(name, account, password))
 
-    def _is_rejected(self, cache_key) -> bool:
+    def _is_rejected(self, cache_key: bytes) -> bool:
         """Check whether a password is known to be wrong; log it sometimes."""
         now = time.monotonic()
         with self._lock:
@@ -194,7 +202,8 @@ class Authenticator:
             self._report(*rejected[1:])
         return True
 
-    def _reject(self, cache_key, name, account, source) -> None:
+    def _reject(self, cache_key: bytes, name: str, account: Account | None,
+                source: str) -> None:
         # An unknown user name may be a password typed into the wrong field.
         known = name if account else None
         with self._lock:
@@ -202,7 +211,7 @@ class Authenticator:
             while len(self._rejected) > _MAX_REJECTED:
                 self._rejected.popitem(last=False)
 
-    def _delay(self, name, account, source) -> None:
+    def _delay(self, name: str, account: Account | None, source: str) -> None:
         """Count a wrong password, and delay the answer.
 
         It is not delayed if too many others are delayed already.
@@ -220,7 +229,8 @@ class Authenticator:
                 with self._lock:
                     self._held -= 1
 
-    def _wait_for_result(self, name, account, password, cache_key):
+    def _wait_for_result(self, name: str, account: Account | None,
+                         password: bytes, cache_key: bytes) -> bool | None:
         """Wait while another thread checks the same password.
 
         :returns: the result; None if the caller has to check it, which it
@@ -242,8 +252,9 @@ class Authenticator:
             if time.monotonic() >= end:
                 raise LoginThrottled(1)
 
-    def _check_with_bcrypt(self, cache_key, source, accounts,
-                           name, account, password):
+    def _check_with_bcrypt(self, cache_key: bytes, source: str,
+                           accounts: dict[str, Account], name: str,
+                           account: Account | None, password: bytes) -> bool:
         """Check a password with bcrypt, and cache the result.
 
         :returns: whether the password is right
@@ -265,10 +276,10 @@ class Authenticator:
             with self._lock:
                 self._pending.pop(cache_key).set()
 
-    def _verify(self, accounts, name, account, password):
-        usable = (account is not None and b'\0' not in password
-                  and len(password) <= _MAX_PASSWORD_BYTES)
-        if usable:
+    def _verify(self, accounts: dict[str, Account], name: str,
+                account: Account | None, password: bytes) -> bool:
+        if (account is not None and b'\0' not in password
+                and len(password) <= _MAX_PASSWORD_BYTES):
             return bcrypt.checkpw(password, account.digest)
         digest = account.digest if account else self._dummy_digest(
             accounts, name)
@@ -276,7 +287,8 @@ class Authenticator:
             bcrypt.checkpw(account_files.prehash(password), digest)
         return False
 
-    def _dummy_digest(self, accounts, name):
+    def _dummy_digest(self, accounts: dict[str, Account], name: str
+                      ) -> bytes | None:
         """Return a digest for an unknown user.
 
         Its cost is that of one of the accounts, always the same for a name,
@@ -289,18 +301,18 @@ class Authenticator:
             errors='surrogatepass'))[0] % len(costs)]
         return b'$2b$%02d' % chosen + self._dummy[6:] if chosen else None
 
-    def _report(self, known, source) -> None:
+    def _report(self, known: str | None, source: str) -> None:
         """Log a refused login and call `refused`.
 
         :param known: the user's name; None for an unknown user
         """
         LOG.warning('Login refused: %s, from %s', 'an unknown user'
                     if known is None else f'user {known}', source)
-        for each in self.refused:
-            each(known, source)
+        for callback in self.refused:
+            callback(known, source)
 
 
-def _cache_key(name, account, password):
+def _cache_key(name: str, account: Account | None, password: bytes) -> bytes:
     """Return the keyed hash of a user name, its digest and a password."""
     return account_files.keyed_hash(
         name.encode(errors='surrogatepass'),

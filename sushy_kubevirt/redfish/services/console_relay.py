@@ -8,11 +8,16 @@ sentences for the user about the state of the connection.
 from __future__ import annotations
 
 import asyncio
+from collections import abc
 import contextlib
 import logging
+import typing
 
 from sushy_kubevirt.machine import console
 from sushy_kubevirt.redfish.services import server_threads
+
+if typing.TYPE_CHECKING:
+    from sushy_kubevirt.machine import machine
 
 LOG = logging.getLogger(__name__)
 
@@ -36,32 +41,46 @@ _TOO_MANY = 1013, ('The maximum number of consoles is open. Close one, or '
 _TAKEN = 4000, 'Another client has probably connected. Connect again.'
 
 
+#: Code and reason of a close frame.
+_End: typing.TypeAlias = tuple[int, str]
+
+
+class Socket(typing.Protocol):
+    """The connection of a client, such as a `websocket.WebSocket`."""
+
+    async def send(self, message: bytes | str, /) -> None:
+        """Send a message."""
+
+    async def receive(self) -> bytes | None:
+        """Return the next message; None at the end."""
+
+    async def end(self, code: int, reason: str) -> None:
+        """Close the connection."""
+
+
 class Relay:
     """Serves one connection.
 
     :param name: of the console and its client, for the log
-    :param find: function that returns the `machine.Machine`, see
-        `console.Console`
-    :param port: `console.SERIAL` or `console.DISPLAY`
-    :param authorized: function that tells whether the client is still logged
-        in; may block
-    :param take: function that reserves a slot, see `server_threads.Slots`
+    :param find: returns the machine, see `console.Console`
+    :param authorized: tells whether the client is still logged in; may block
+    :param take: reserves a slot, see `server_threads.Slots`
     """
 
-    def __init__(self, name, find, port, authorized, take) -> None:
+    def __init__(self, name: str, find: abc.Callable[[], machine.Machine],
+                 port: console.Port, authorized: abc.Callable[[], bool],
+                 take: abc.Callable[[], contextlib.ExitStack | None]) -> None:
         self._name = name
         self._find = find
         self._port = port
         self._authorized = authorized
         self._take = take
 
-    async def run(self, socket) -> None:
+    async def run(self, socket: Socket) -> None:
         """Relay until one side ends, and close the connection.
 
         A browser hides why a handshake was refused, so a console too many is
         closed here.
-
-        :param socket: `websocket.WebSocket`
         """
         slot = self._take()
         if slot is None:
@@ -72,15 +91,15 @@ class Relay:
         with slot:
             await self._relay(socket)
 
-    async def _relay(self, socket) -> None:
+    async def _relay(self, socket: Socket) -> None:
         self._socket = socket
         self._notice = ''
         self._noticed = asyncio.Event()
         self._console = console.Console(self._find, socket.send, self._tell,
                                         self._port)
-        tasks = [asyncio.ensure_future(one) for one in (
+        tasks: list[asyncio.Task[_End]] = list(map(asyncio.ensure_future, (
             self._connect(), self._forward_input(), self._forward_notices(),
-            self._check())]
+            self._check())))
         end = _STOPPING
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -101,28 +120,28 @@ class Relay:
                         await socket.send(self._notice)
             await socket.end(*end)
 
-    async def _connect(self):
+    async def _connect(self) -> _End:
         taken = await self._console.run()
         return _TAKEN if taken else _ENDED
 
-    async def _forward_input(self):
+    async def _forward_input(self) -> _End:
         while (data := await self._socket.receive()) is not None:
             await self._console.send(data)
         return _CLIENT
 
-    def _tell(self, text) -> None:
+    def _tell(self, text: str) -> None:
         # Of several that wait for a slow client, the last one counts.
         self._notice = text
         self._noticed.set()
 
-    async def _forward_notices(self) -> None:
+    async def _forward_notices(self) -> typing.NoReturn:
         while True:
             await self._noticed.wait()
             self._noticed.clear()
             text, self._notice = self._notice, ''
             await self._socket.send(text)
 
-    async def _check(self):
+    async def _check(self) -> _End:
         while True:
             if server_threads.stopping():
                 return _STOPPING

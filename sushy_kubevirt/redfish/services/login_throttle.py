@@ -20,10 +20,12 @@ time, where the limit for an idle BMC pod is 64 MiB.
 from __future__ import annotations
 
 import collections
+from collections import abc
 import dataclasses
 import hashlib
 import threading
 import time
+import typing
 
 from sushy_kubevirt.bmc import shares
 
@@ -43,6 +45,10 @@ _MAX_NAME = 64
 
 #: Reports of failures that may come at once, and seconds until another one.
 _REPORTS, _REPORT_SECONDS = 20, 5
+
+
+#: Account, its digest if it is long, or None; network of the client, or None.
+_Key: typing.TypeAlias = tuple[str | bytes | None, str | None]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,48 +75,51 @@ class _Count:
 class Throttle:
     """Counts failed logins. Thread-safe.
 
-    :param clock: function that returns seconds
+    :param clock: returns seconds
     """
 
-    def __init__(self, clock=time.monotonic) -> None:
+    def __init__(self, clock: abc.Callable[[], float] = time.monotonic
+                 ) -> None:
         self._clock = clock
         self._lock = threading.Lock()
-        self._counts = collections.OrderedDict()
+        self._counts: collections.OrderedDict[
+            _Key, _Count] = collections.OrderedDict()
         self._reports, self._reported_at = _REPORTS, clock()
         # Reports of each source since there were _REPORTS left.
-        self._reported = collections.Counter()
+        self._reported: collections.Counter[str] = collections.Counter()
 
-    def _count(self, key, now):
+    def _count(self, key: _Key, now: float) -> _Count:
         """Return the count of a key, a new one if it is absent or expired."""
         count = self._counts.get(key)
         if count is None or now - count.last_failure > FORGET_SECONDS:
             return _Count()
         return count
 
-    def failures(self, source):
+    def failures(self, source: str) -> int:
         """Return the number of earlier failures from a source.
 
-        :param source: text, the client's IP address
+        :param source: the client's IP address
         """
         with self._lock:
             return self._count((None, shares.network(source)),
                                self._clock()).failures
 
-    def failed(self, account, source):
+    def failed(self, account: str, source: str) -> tuple[float, bool]:
         """Count a wrong password.
 
         :param account: user name
-        :param source: text, the client's IP address
+        :param source: the client's IP address
         :returns: (seconds by which the answer has to be delayed, whether the
             failure should be reported). Of the failures of an account from a
             source, the first, second, fourth and so on are reported, unless
             there were too many reports.
         """
-        account, source = _short(account), shares.network(source)
-        keys = ((PAIR, (account, source)), (SOURCE, (None, source)),
-                (ACCOUNT, (account, None)))
+        short, source = _short(account), shares.network(source)
+        keys: tuple[tuple[Limit, _Key], ...] = (
+            (PAIR, (short, source)), (SOURCE, (None, source)),
+            (ACCOUNT, (short, None)))
         now = self._clock()
-        delay = 0
+        delay = 0.0
         with self._lock:
             for limit, key in keys:
                 count = self._counts[key] = self._count(key, now)
@@ -120,13 +129,13 @@ class Throttle:
                 self._counts.move_to_end(key)
             while len(self._counts) > MAX_ENTRIES:
                 self._counts.popitem(last=False)
-            pair = self._counts[account, source].failures
+            pair = self._counts[short, source].failures
         return delay, pair & pair - 1 == 0 and self.may_report(source)
 
-    def may_report(self, source) -> bool:
+    def may_report(self, source: str) -> bool:
         """Ask whether a failure may be logged and sent as an event now.
 
-        :param source: text, the client's IP address or network
+        :param source: the client's IP address or network
         """
         source = shares.network(source)
         with self._lock:
@@ -144,13 +153,13 @@ class Throttle:
             return True
 
 
-def _short(account):
+def _short(account: str) -> str | bytes:
     """Replace a long name by its digest; clients may send any length."""
     if len(account) <= _MAX_NAME:
         return account
     return hashlib.sha256(account.encode(errors='surrogatepass')).digest()
 
 
-def _delay(limit, failures):
+def _delay(limit: Limit, failures: int) -> float:
     doubled = max(0, min(failures - limit.free, 30))
     return min(LONGEST_DELAY, SHORTEST_DELAY * 2.0 ** doubled)

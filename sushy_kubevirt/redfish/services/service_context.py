@@ -6,6 +6,9 @@ There is one instance of `Services` for each application.
 
 from __future__ import annotations
 
+from collections import abc
+import typing
+
 from sushy_kubevirt.bmc import accounts
 from sushy_kubevirt.bmc import state_secret
 from sushy_kubevirt.kube import errors
@@ -18,6 +21,13 @@ from sushy_kubevirt.redfish.services import server_threads
 from sushy_kubevirt.redfish.services import service_threads
 from sushy_kubevirt.redfish.services import sessions
 
+if typing.TYPE_CHECKING:
+    import ipaddress
+
+    from sushy_kubevirt.machine import cluster as cluster_
+    from sushy_kubevirt.machine import machine
+    from sushy_kubevirt.redfish.services.events import event_options
+
 #: Maximum number of open consoles, and of images that are uploaded, of one
 #: account of a service of one VM; each BMC of a process with many has its own.
 #: KubeVirt serves one client of each device. Consoles of an account take at
@@ -28,30 +38,69 @@ MAX_CONSOLES, MAX_UPLOADS = 8, 4
 SEVERAL = 4
 
 
+class Settings(typing.Protocol):
+    """The options of the services, of `emulator.settings.Settings`."""
+
+    @property
+    def accounts(self) -> tuple[str, ...]:
+        ...
+
+    @property
+    def account_management(self) -> bool:
+        ...
+
+    @property
+    def session_timeout(self) -> int:
+        ...
+
+    @property
+    def state_secret(self) -> str | None:
+        ...
+
+    @property
+    def events(self) -> event_options.EventOptions:
+        ...
+
+    @property
+    def trusted_proxies(self) -> tuple[
+            ipaddress.IPv4Network | ipaddress.IPv6Network, ...]:
+        ...
+
+    @property
+    def host_names(self) -> tuple[str, ...]:
+        ...
+
+    @property
+    def service_ports(self) -> tuple[tuple[str, int], ...]:
+        ...
+
+    def allows(self, machine: machine.Machine) -> bool:
+        ...
+
+
 class Services:
     """The services of an emulator.
 
-    :param settings: the `settings.Settings`
-    :param cluster: the `cluster.Cluster` with the VMs
-    :param threads: the `service_threads.SharedThreads` of a process that
-        serves many BMCs; None for threads of its own
-    :param sources: sources of accounts, like `account_files.Source`; None for
-        the files and folders of the settings
+    :param threads: of a process that serves many BMCs; None for threads of
+        its own
+    :param sources: of accounts; None for the files and folders of the
+        settings
     :raises: `errors.ConfigError` if the accounts cannot be used
     """
 
-    def __init__(self, settings, cluster, threads=None,
-                 sources=None) -> None:
+    def __init__(self, settings: Settings, cluster: cluster_.Cluster,
+                 threads: service_threads.ServiceThreads | None = None,
+                 sources: abc.Iterable[account_files.AccountSource]
+                 | None = None) -> None:
         self.settings = settings
-        self._own_threads = None if threads else (
-            service_threads.ServiceThreads())
-        threads = threads or self._own_threads
+        self._owns_threads = threads is None
+        self._threads = threads or service_threads.ServiceThreads()
         self.state = state_secret.StateSecret(
             cluster,
             state_secret.location(cluster, settings.state_secret),
         )
-        #: `accounts.Accounts` that clients manage; None if this is disabled.
-        self.accounts = None
+        #: Those that clients manage; None if this is disabled.
+        self.accounts: accounts.Accounts | None = None
         if sources is None:
             sources = map(account_files.Source, settings.accounts)
         self.login = authenticator.Authenticator(
@@ -59,7 +108,8 @@ class Services:
         self.sessions = sessions.Sessions(
             self.login, self.state, settings.session_timeout)
         self.events = dispatcher.EventDispatcher(
-            cluster, self.state, threads, settings.events, settings.allows)
+            cluster, self.state, self._threads, settings.events,
+            settings.allows)
         times = 1 if cluster.vm else SEVERAL
         self.consoles = server_threads.Slots(times * MAX_CONSOLES)
         self.uploads = server_threads.Slots(times * MAX_UPLOADS)
@@ -70,32 +120,32 @@ class Services:
 
     def start(self) -> None:
         """Start watching for events; idempotent."""
-        if self.accounts is not None and self._own_threads is not None:
+        if self.accounts is not None and self._owns_threads:
             # Changes of accounts by other processes must be seen at once. A
             # process with many BMCs has no thread for the watch of each.
             self.state.start()
         self.events.start()
 
-    def _accounts(self, sources):
-        """Return `login_accounts.LoginAccounts`; None if none are configured.
-        """
+    def _accounts(self, sources: tuple[account_files.AccountSource, ...]
+                  ) -> login_accounts.LoginAccounts | None:
+        """Read the accounts. :returns: None if none are configured"""
         if not sources:
             return None
-        found = account_files.Accounts(sources)
+        configured = account_files.Accounts(sources)
         try:
-            found.require()
+            configured.require()
         except account_files.Invalid as exc:
             raise errors.ConfigError(
                 'The accounts cannot be used, so every login would be '
                 f'refused:\n{exc}') from None
         if self.settings.account_management:
-            self.accounts = accounts.Accounts(self.state, found.current)
-        return login_accounts.LoginAccounts(found, self.accounts)
+            self.accounts = accounts.Accounts(self.state, configured.current)
+        return login_accounts.LoginAccounts(configured, self.accounts)
 
     def close(self) -> None:
         """End all threads and streams."""
         self.state.close()
         self.login.close()
         self.events.close()
-        if self._own_threads is not None:
-            self._own_threads.close()
+        if self._owns_threads:
+            self._threads.close()

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections import abc
 import logging
 import threading
+import typing
 
 from sushy_kubevirt.bmc import event_log
 from sushy_kubevirt.kube import delaying_queue
@@ -14,6 +15,8 @@ LOG = logging.getLogger(__name__)
 
 #: Threads of `SharedThreads`.
 SHARED = 4
+
+_Task: typing.TypeAlias = abc.Callable[[], None]
 
 
 class ServiceThreads:
@@ -25,8 +28,7 @@ class ServiceThreads:
     def __init__(self) -> None:
         self.log_writer = event_log.Writer()
 
-    def run(self, function: abc.Callable[[], None],
-            seconds: float = 0) -> None:
+    def run(self, function: _Task, seconds: float = 0) -> None:
         """Call a function that may block in a thread.
 
         :param seconds: time until then
@@ -45,13 +47,13 @@ class SharedThreads(ServiceThreads):
 
     def __init__(self) -> None:
         super().__init__()
-        self._queue = delaying_queue.DelayingQueue()
+        self._queue: delaying_queue.DelayingQueue[
+            _Task, _Task] = delaying_queue.DelayingQueue()
         for number in range(SHARED):
             threading.Thread(target=self._work, daemon=True,
                              name=f'services-{number}').start()
 
-    def run(self, function: abc.Callable[[], None],
-            seconds: float = 0) -> None:
+    def run(self, function: _Task, seconds: float = 0) -> None:
         """See `ServiceThreads.run`; once if it waits already."""
         self._queue.put(function, function, seconds)
 

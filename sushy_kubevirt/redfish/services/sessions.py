@@ -230,7 +230,7 @@ class Sessions:
     def get(self, id: str) -> Session | None:
         """Find a session by its Id."""
         entry = self._load(id)
-        return entry and entry.session
+        return entry.session if entry else None
 
     def all(self) -> list[Session]:
         """Return the sessions, oldest first."""
