@@ -454,13 +454,13 @@ class Client:
         while True:
             if method != 'GET':
                 self._before_write()
-            if access.authorization:
-                headers['Authorization'] = access.authorization
+            authorization = {'Authorization': access.authorization
+                             } if access.authorization else {}
             try:
                 response = self._pools.get(access).urlopen(
-                    method, access.server + path, body=data, headers=headers,
-                    retries=False, redirect=False, timeout=timeout,
-                    preload_content=False)
+                    method, access.server + path, body=data,
+                    headers={**headers, **authorization}, retries=False,
+                    redirect=False, timeout=timeout, preload_content=False)
             except (urllib3.exceptions.HTTPError, OSError) as e:
                 error = self._connection_failed(call, access, e)
                 if not (reconnects and isinstance(

@@ -6,6 +6,7 @@ import socket
 from unittest import mock
 
 from oslotest import base
+import urllib3
 
 from sushy_kubevirt.kube import api_resources
 from sushy_kubevirt.kube import blocking
@@ -227,6 +228,25 @@ class ClientTestCase(base.BaseTestCase):
         self.api.token = 'other'
         self.assertRaises(errors.AccessDenied, own_client.get,
                           api_resources.VM, 'default', 'a')
+
+    def test_refused_token_is_not_sent_with_other_credentials(self):
+        tokens = iter(['Bearer old', None])
+        self.api.token = 'new'
+        conn = connection.Connection(lambda: connection.Access(
+            server=f'http://127.0.0.1:{self.api.port}',
+            authorization=next(tokens)))
+        conn._renewed_at -= connection.RENEW_SECONDS
+        sent = []
+        urlopen = urllib3.PoolManager.urlopen
+
+        def record(*args, headers, **kwargs):
+            sent.append(headers.get('Authorization'))
+            return urlopen(*args, headers=headers, **kwargs)
+        with mock.patch.object(urllib3.PoolManager, 'urlopen', record):
+            self.assertRaises(
+                errors.AccessDenied, client.Client(conn, self.options).get,
+                api_resources.VM, 'default', 'a')
+        self.assertEqual(['Bearer old', None], sent)
 
     def test_watch_yields_events_and_ends(self):
         self.options = options.Options(watch_seconds=1)
