@@ -18,7 +18,6 @@ from __future__ import annotations
 
 from collections import abc
 import contextlib
-import itertools
 import math
 import random
 import threading
@@ -89,35 +88,45 @@ def pause(tries: int, first: float, longest: float,
     return max(wait * random.uniform(0.5, 1.0), least or 0)
 
 
-def after_first(first: abc.Callable[[], bool],
-                step: abc.Callable[[], ResultT]
-                ) -> abc.Callable[[], ResultT | None]:
-    """Return a step whose first attempt uses state that may be out of date.
+class Attempts(typing.Generic[ResultT]):
+    """The attempts of one write.
 
-    :param first: makes this attempt. It returns True if it has written, with
-        a guard that refuses after a change of what it has read; False to have
-        the step called
-    :param step: reads and then writes
-    :returns: function for `run`. Of the first attempt it raises what the API
-        server or admission have answered; on a conflict, and errors found in
-        the state, it calls the step at once
+    :param closing: ends the waiting when set
+    :param shown: function of a number of seconds, in which it waits for the
+        effect of a request whose response was lost to show. Returns a tuple
+        with what the write would return then; None if it has not shown
     """
-    attempts = itertools.count()
 
-    def attempt() -> ResultT | None:
-        if next(attempts) == 0:
-            try:
-                if first():
-                    return None
-            except errors.Conflict:
-                pass
-            except (errors.Unavailable, errors.Rejected, errors.AccessDenied):
-                raise
-            except errors.MachineError:
-                pass
-        return step()
+    def __init__(self, options: Options, closing: threading.Event,
+                 shown: abc.Callable[[float], tuple[ResultT] | None]
+                 | None = None) -> None:
+        self._deadline = time.monotonic() + min(options.write_deadline,
+                                                limit())
+        self._closing = closing
+        self._shown = shown
+        self._lost = False
+        self._tries = 0
 
-    return attempt
+    def wait(self, error: errors.Unavailable) -> tuple[ResultT] | None:
+        """Wait after an attempt that has failed.
+
+        :returns: what ``shown`` returned; None if the next attempt is due
+        :raises: the error if the deadline has passed
+        """
+        self._lost = self._lost or error.maybe_done
+        share = 1 / 5 if isinstance(error, errors.Conflict) else 1
+        wait = pause(self._tries, FIRST_PAUSE * share, LONGEST_PAUSE * share,
+                     error.retry_after)
+        self._tries += 1
+        late = time.monotonic() + wait >= self._deadline
+        if self._lost and self._shown is not None:
+            result = self._shown(LATE_SECONDS if late else wait)
+            if result is None and (late or self._closing.is_set()):
+                raise error
+            return result
+        if late or self._closing.wait(wait):
+            raise error
+        return None
 
 
 def run(step: abc.Callable[[], ResultT], options: Options,
@@ -126,31 +135,16 @@ def run(step: abc.Callable[[], ResultT], options: Options,
         ) -> ResultT:
     """Repeat a step until it succeeds or the deadline has passed.
 
-    :param closing: ends the waiting when set
-    :param shown: function of a number of seconds, in which it waits for the
-        effect of a request whose response was lost to show. Returns a tuple
-        with what the step would return then; None if it has not shown
+    :param closing: see `Attempts`
+    :param shown: see `Attempts`
     :returns: what the step returned
     :raises: the last `errors.Unavailable`; other errors at once
     """
-    deadline = time.monotonic() + min(options.write_deadline, limit())
-    lost = False
-    tries = 0
+    attempts = Attempts(options, closing, shown)
     while True:
         try:
             return step()
         except errors.Unavailable as e:
-            lost = lost or e.maybe_done
-            share = 1 / 5 if isinstance(e, errors.Conflict) else 1
-            wait = pause(tries, FIRST_PAUSE * share, LONGEST_PAUSE * share,
-                         e.retry_after)
-            late = time.monotonic() + wait >= deadline
-            if lost and shown is not None:
-                result = shown(LATE_SECONDS if late else wait)
-                if result is not None:
-                    return result[0]
-                if late or closing.is_set():
-                    raise
-            elif late or closing.wait(wait):
-                raise
-            tries += 1
+            result = attempts.wait(e)
+            if result is not None:
+                return result[0]

@@ -299,7 +299,7 @@ def _look(machine: machine.Machine, port: Port
 
 def _is_current(machine: machine.Machine, instance: _Instance) -> bool:
     """Tell whether the cache shows an instance."""
-    return instance == _instance(machine.cluster.cached_objects(machine)[1])
+    return instance == _instance(machine.cached_objects()[1])
 
 
 def _instance(vmi: objects.VirtualMachineInstance | None) -> _Instance | None:

@@ -9,10 +9,15 @@ delegates to document the values.
 from __future__ import annotations
 
 from collections import abc
+import contextlib
 import dataclasses
+import logging
+import math
+import time
 import typing
 
 from sushy_kubevirt.kube import api_resources
+from sushy_kubevirt.kube import blocking
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.kube import retry
 from sushy_kubevirt.machine import architecture
@@ -35,6 +40,7 @@ from sushy_kubevirt.machine import power_state
 from sushy_kubevirt.machine import protocols
 from sushy_kubevirt.machine import reset
 from sushy_kubevirt.machine import run_strategy
+from sushy_kubevirt.machine import vm_cache
 
 if typing.TYPE_CHECKING:
     from sushy_kubevirt.kube import feature_gates
@@ -48,8 +54,8 @@ if typing.TYPE_CHECKING:
     Enabled: typing.TypeAlias = boot.Enabled
     Inventory: typing.TypeAlias = inventory.Inventory
     Json: typing.TypeAlias = objects.Json
-    JsonPatch: typing.TypeAlias = objects.JsonPatch
     Mode: typing.TypeAlias = boot.Mode
+    ObjectKey: typing.TypeAlias = objects.ObjectKey
     Option: typing.TypeAlias = boot_options.Option
     Options: typing.TypeAlias = options.Options
     Policy: typing.TypeAlias = power_restore_policy.Policy
@@ -60,71 +66,45 @@ if typing.TYPE_CHECKING:
     Vm: typing.TypeAlias = objects.VirtualMachine
     Vmi: typing.TypeAlias = objects.VirtualMachineInstance
 
+LOG = logging.getLogger(__name__)
+
+#: While the cache is stale, fetched objects serve reads for this many seconds:
+#: a Redfish or IPMI request reads a dozen times and fetches once.
+FETCHED_SECONDS = 0.5
+
+#: Longest wait, in seconds, until the watches show the effect of an action of
+#: KubeVirt's, which is usually a few milliseconds. Then the VM is read.
+EFFECT_SECONDS = 1.0
+
 
 class Cluster(protocols.Cluster, typing.Protocol):
     """Of `cluster.Cluster`, which imports this module."""
+
+    cache: vm_cache.VmCache
+    fetched: dict[ObjectKey, float]
+    known_sizes: dict[str, tuple[int | None, Json]]
 
     @property
     def media(self) -> manager.Manager:
         ...
 
-    def objects(self, machine: Machine) -> tuple[Vm, Vmi | None]:
-        ...
-
-    def current_objects(self, machine: Machine
-                        ) -> tuple[Vm, Vmi | None] | tuple[None, None]:
-        ...
-
-    def version(self, machine: Machine) -> tuple[object, ...] | None:
-        ...
-
-    def fetch(self, machine: Machine) -> tuple[Vm, Vmi | None]:
-        ...
-
-    def fetch_vm(self, machine: Machine) -> Vm:
-        ...
-
-    def patch_vm(self, machine: Machine, operations: protocols.Operations
-                 ) -> Vm:
-        ...
-
-    def patch_status(self, machine: Machine, operations: JsonPatch) -> Vm:
-        ...
-
-    def patch_vmi(self, machine: Machine, vmi: Vmi,
-                  operations: protocols.Operations) -> None:
-        ...
-
-    def delete_vmi(self, machine: Machine, uid: str) -> None:
+    def wait_ready(self) -> None:
         ...
 
     def refresh(self, machine: Machine) -> None:
-        ...
-
-    def shown(self, machine: Machine,
-              step: protocols.Step[protocols.ResultT], seconds: float
-              ) -> tuple[protocols.ResultT] | None:
-        ...
-
-    def wait(self, machine: Machine, ready: protocols.Step[bool],
-             timeout: float) -> bool:
-        ...
-
-    def call(self, machine: Machine, action: str, body: Json | None,
-             resource: api_resources.Resource[typing.Any]) -> None:
         ...
 
 
 class Machine:
     """A VirtualMachine and, while it runs, its VirtualMachineInstance."""
 
-    __slots__ = ('cluster', 'namespace', 'name', 'uid', 'uuid')
+    __slots__ = ('cluster', 'key', 'uid', 'uuid')
 
-    def __init__(self, cluster: Cluster, namespace: str, name: str, uid: str,
-                 uuid: str) -> None:
+    def __init__(self, cluster: Cluster, key: ObjectKey, uid: str, uuid: str
+                 ) -> None:
         self.cluster = cluster
-        self.namespace = namespace
-        self.name = name
+        #: Namespace and name of the VM.
+        self.key = key
         #: ``metadata.uid`` of the VM. A VM that was deleted and created
         #: again under the same name is another machine.
         self.uid = uid
@@ -133,9 +113,19 @@ class Machine:
         self.uuid = uuid
 
     @property
+    def namespace(self) -> str:
+        """Namespace of the VM."""
+        return self.key.namespace
+
+    @property
+    def name(self) -> str:
+        """Name of the VM."""
+        return self.key.name
+
+    @property
     def qualified_name(self) -> str:
         """'namespace/name' of the VM."""
-        return f'{self.namespace}/{self.name}'
+        return '/'.join(self.key)
 
     @property
     def options(self) -> Options:
@@ -147,7 +137,7 @@ class Machine:
         """The feature gates of the cluster."""
         return self.cluster.gates
 
-    # Access to the cluster, for the modules of this package
+    # Reading, for the modules of this package
 
     def objects(self) -> tuple[Vm, Vmi | None]:
         """Return the VM and its VMI from the cache; from the API if stale.
@@ -158,25 +148,146 @@ class Machine:
         :returns: (vm, vmi)
         :raises: `errors.MachineNotFound`, `errors.Unavailable`
         """
-        return self.cluster.objects(self)
+        cluster = self.cluster
+        cluster.wait_ready()
+        if cluster.cache.stale and (
+                time.monotonic() - cluster.fetched.get(self.key, -math.inf)
+                >= FETCHED_SECONDS):
+            return self.fetch()
+        vm, vmi = self.cached_objects()
+        if vm is None:
+            raise errors.MachineNotFound(self.qualified_name)
+        return vm, vmi
+
+    def cached_objects(self) -> tuple[Vm, Vmi | None] | tuple[None, None]:
+        """Return the VM and its VMI from the cache, even if it is stale.
+
+        :returns: (vm, vmi); (None, None) if the VM is not there or has
+            another uid
+        """
+        vm, vmi = self.cluster.cache.objects(self.key)
+        if vm is None or vm['metadata']['uid'] != self.uid:
+            return None, None
+        return vm, vmi
 
     def version(self) -> tuple[object, ...] | None:
-        """Return a value that changes when what is read of it does, or None.
+        """Return a value that changes when what is read of the machine does.
 
-        See `cluster.Cluster.version`.
+        That is its VM and VMI, whether a failed start, or an error of
+        KubeVirt's controller, is a problem by now, its media, whether there
+        is CDI, KubeVirt's version, and the sizes of its instance type.
+
+        :returns: tuple to be compared; None while a read would call the API
         """
-        return self.cluster.version(self)
+        cluster = self.cluster
+        if not cluster.cache.listed or cluster.cache.stale:
+            return None
+        version = cluster.cache.version(self.key, cluster.vm is not None)
+        if version is None or version.identity != (self.uid, self.uuid):
+            return None
+        vm, vmi = cluster.cache.objects(self.key)
+        if vm is None:
+            return None
+        sizes = None
+        if inventory.needs_sizes(vm, vmi):
+            sizes = cluster.known_sizes.get(self.uid)
+            if sizes is None or sizes[0] != vm['metadata'].get('generation'):
+                return None
+        return (version, power_state.problem(vm, vmi),
+                power_state.reconcile_error(vm), cluster.gates.version,
+                cluster.media.cdi_available, cluster.media.changes, sizes)
 
     def fetch(self) -> tuple[Vm, Vmi | None]:
         """Read the VM and its VMI from the API.
 
         :returns: (vm, vmi) like `objects`
         """
-        return self.cluster.fetch(self)
+        cache = self.cluster.cache
+        vm = self.fetch_vm()
+        known = cache.vmi_uid(self.key)
+        owned = None
+        try:
+            vmi = self.cluster.client.get(api_resources.VMI, *self.key)
+        except errors.ObjectNotFound:
+            vm = run_strategy.without_vmi(vm)
+            if known:
+                cache.discard_vmi(self.key, known)
+        else:
+            cache.put_vmi(vmi)
+            if vm_cache.owner_uid(vmi) == self.uid:
+                owned = vmi
+        self.cluster.fetched[self.key] = time.monotonic()
+        return vm, owned
 
     def fetch_vm(self) -> Vm:
         """Read the VM alone from the API."""
-        return self.cluster.fetch_vm(self)
+        cache = self.cluster.cache
+        try:
+            vm = self.cluster.client.get(api_resources.VM, *self.key)
+        except errors.ObjectNotFound:
+            pass
+        else:
+            cache.put_vm(vm)
+            if vm['metadata']['uid'] == self.uid:
+                return vm
+        cache.discard_vm(self.key, self.uid)
+        raise errors.MachineNotFound(self.qualified_name)
+
+    def sizes(self, vm: Vm) -> Json:
+        """Return the sizes that an instance type gives a VM that is off.
+
+        No watched object has them, so this calls the API (expand-spec) once
+        for each generation of the VM.
+
+        :returns: those of ``cpu``, ``memory`` and ``resources``
+            that the expanded domain has, and ``devices`` if it excludes the
+            pod interface; empty if the call fails
+        """
+        generation = vm['metadata'].get('generation')
+        known = self.cluster.known_sizes.get(self.uid)
+        if known is not None and known[0] == generation:
+            return known[1]
+        sizes: Json = {}
+        try:
+            expanded = self.cluster.client.expand_spec(*self.key)
+        except errors.Unavailable as e:
+            LOG.info('%s: CPU and memory of its instance type could not be '
+                     'read: %s', self.qualified_name, e)
+            return sizes
+        except errors.MachineError as e:
+            LOG.warning('%s: CPU and memory of its instance type are not '
+                        'shown while it is off: %s', self.qualified_name, e)
+        else:
+            domain = expanded['spec']['template']['spec']['domain']
+            sizes = {field: domain[field] for field in (
+                'cpu', 'memory', 'resources') if field in domain}
+            devices = domain.get('devices') or {}
+            if devices.get('autoattachPodInterface') is False:
+                sizes['devices'] = {
+                    **vm['spec']['template']['spec']['domain']['devices'],
+                    'autoattachPodInterface': False}
+        self.cluster.known_sizes[self.uid] = (generation, sizes)
+        return sizes
+
+    def wait(self, ready: protocols.Step[bool], timeout: float) -> bool:
+        """Wait until the cached objects satisfy a condition.
+
+        :param ready: called with what `objects` returns
+        :param timeout: seconds
+        :returns: True if the condition was met in time
+        """
+        deadline = time.monotonic() + timeout
+        while True:
+            seen = self.cluster.cache.changes
+            if ready(*self.objects()):
+                return True
+            left = deadline - time.monotonic()
+            if left <= 0 or self.cluster.closing.is_set():
+                return False
+            # At most 1 s, as `objects` calls the API while a watch is down.
+            self.cluster.cache.wait_change(seen, min(left, 1.0))
+
+    # Writing, for the modules of this package
 
     @typing.overload
     def write(self, step: protocols.Step[protocols.ResultT]
@@ -192,80 +303,121 @@ class Machine:
     def write(self, step: protocols.Step[protocols.ResultT],
               from_cache: protocols.Step[bool] | None = None
               ) -> protocols.ResultT | None:
-        """Run a step with retries until the write deadline, see `retry.run`.
+        """Run a step with retries until the write deadline, see `retry`.
 
         :param step: called with fresh state at each attempt. It has to check
             the state first and return when nothing is left to do: an earlier
             attempt whose response was lost may have been carried out.
         :param from_cache: called once before the step with the cached
-            objects, see `retry.after_first`. They may be out of date: it may
-            only return True after a write that is refused in that case. None
-            to read in each attempt; it is not called while the cache is known
-            to be out of date.
+            objects, unless the cache is stale. As they may be out of date, it
+            may only return True after a write that is refused in that case.
+            What the API server or admission answer is raised; after a
+            conflict, and an error found in the state, the step is called.
         :returns: what the step returned; None after `from_cache`
-        :raises: see `retry.run`
+        :raises: see `retry.Attempts.wait`
         """
-        def attempt() -> protocols.ResultT:
-            return step(*self.fetch())
+        attempts: retry.Attempts[protocols.ResultT] = retry.Attempts(
+            self.options, self.cluster.closing,
+            lambda seconds: self._shown(step, seconds))
+        while True:
+            try:
+                first, from_cache = from_cache, None
+                if first is not None:
+                    self.cluster.wait_ready()
+                    vm, vmi = self.cached_objects()
+                    try:
+                        if (vm is not None and not self.cluster.cache.stale
+                                and first(vm, vmi)):
+                            return None
+                    except errors.Conflict:
+                        pass
+                    except (errors.Unavailable, errors.Rejected,
+                            errors.AccessDenied):
+                        raise
+                    except errors.MachineError:
+                        pass
+                return step(*self.fetch())
+            except errors.Unavailable as e:
+                result = attempts.wait(e)
+                if result is not None:
+                    return result[0]
 
-        return retry.run(
-            attempt if from_cache is None else retry.after_first(
-                lambda: self._first(from_cache), attempt),
-            self.cluster.options, self.cluster.closing,
-            lambda seconds: self.cluster.shown(self, step, seconds))
+    def _shown(self, step: protocols.Step[protocols.ResultT], seconds: float
+               ) -> tuple[protocols.ResultT] | None:
+        """Wait until the watches show that nothing is left for a step to do.
 
-    def _first(self, from_cache: protocols.Step[bool]) -> bool:
-        vm, vmi = self.cluster.current_objects(self)
-        return vm is not None and from_cache(vm, vmi)
+        The step has sent a request whose response was lost. The cache is not
+        older than what it was computed from, so it shows the effect, or the
+        step would have to send the request again. But its VMI may be newer
+        than its VM: `power_action.run` waits for nothing that they show.
+
+        :param seconds: longest wait
+        :returns: tuple with what the step returned; None if it has something
+            left to do
+        """
+        cache = self.cluster.cache
+        deadline = time.monotonic() + seconds
+        while True:
+            seen = cache.changes
+            vm, vmi = self.cached_objects()
+            try:
+                if vm is not None:
+                    return blocking.attempt(step, vm, vmi),
+            except (blocking.WouldBlock, errors.MachineError):
+                pass
+            left = deadline - time.monotonic()
+            if left <= 0 or self.cluster.closing.is_set():
+                return None
+            cache.wait_change(seen, left)
 
     def patch(self, operations: protocols.Operations,
-              guard: Vm | None = None) -> Vm:
+              subresource: str | None = None) -> Vm:
         """Apply a JSON patch to the VM and put the response into the cache.
 
         Sends one request without retries; call it in a step of `write`.
 
-        :param guard: the VM from which the operations were computed; the
-            patch is refused if the VM has changed since
+        :param operations: refused with `errors.Conflict` if a test fails
         :returns: the patched VM
-        :raises: `errors.Conflict` if the guard does not match
         """
-        if guard is not None:
-            operations = [{
-                'op': 'test', 'path': '/metadata/resourceVersion',
-                'value': guard['metadata']['resourceVersion'],
-            }, *operations]
-        return self.cluster.patch_vm(self, operations)
+        try:
+            vm = self.cluster.client.patch(api_resources.VM, *self.key, [
+                {'op': 'test', 'path': '/metadata/uid', 'value': self.uid},
+                *operations], subresource)
+        except errors.ObjectNotFound:
+            self.cluster.cache.discard_vm(self.key, self.uid)
+            raise errors.MachineNotFound(self.qualified_name) from None
+        self.cluster.cache.put_vm(vm)
+        return vm
 
     def patch_status(self, operations: protocols.Operations, guard: Vm) -> Vm:
-        """Apply a JSON patch to the VM's status, see `patch`."""
-        return self.cluster.patch_status(self, [{
+        """Apply a JSON patch to the VM's status, see `patch`.
+
+        :param guard: the VM from which the operations were computed; the
+            patch is refused if the VM has changed since
+        """
+        return self.patch([{
             'op': 'test', 'path': '/metadata/resourceVersion',
             'value': guard['metadata']['resourceVersion'],
-        }, *operations])
+        }, *operations], 'status')
 
     def patch_vmi(self, vmi: Vmi, operations: protocols.Operations) -> None:
         """Apply a JSON patch to this VMI. No retries.
 
         :raises: `errors.Conflict` if a test fails or the VMI is gone
         """
-        self.cluster.patch_vmi(self, vmi, operations)
+        try:
+            self.cluster.cache.put_vmi(self.cluster.client.patch(
+                api_resources.VMI, *self.key, [
+                    {'op': 'test', 'path': '/metadata/uid',
+                     'value': vmi['metadata']['uid']}, *operations]))
+        except errors.ObjectNotFound as e:
+            raise errors.Conflict(str(e)) from None
 
     def delete_vmi(self, uid: str) -> None:
         """Delete the VMI with this uid, if it exists. No retries."""
-        self.cluster.delete_vmi(self, uid)
-
-    def refresh(self) -> None:
-        """Read the machine and its cluster again, see `Cluster.refresh`."""
-        self.cluster.refresh(self)
-
-    def wait(self, ready: protocols.Step[bool], timeout: float) -> bool:
-        """Wait until the cached objects satisfy a condition.
-
-        :param ready: called with what `objects` returns
-        :param timeout: seconds
-        :returns: True if the condition was met in time
-        """
-        return self.cluster.wait(self, ready, timeout)
+        with contextlib.suppress(errors.ObjectNotFound):
+            self.cluster.client.delete(api_resources.VMI, *self.key, {
+                'preconditions': {'uid': uid}})
 
     def call(self, action: str, body: Json | None = None,
              resource: api_resources.Resource[typing.Any] = api_resources.VM
@@ -278,7 +430,31 @@ class Machine:
             ``pause``, ``unpause`` … of the VMI
         :param resource: `api_resources.VM` or `api_resources.VMI`
         """
-        self.cluster.call(self, action, body, resource)
+        vm_before, vmi_before = self.cached_objects()
+        uid = self.cluster.cache.vmi_uid(self.key)
+
+        def shown(vm: Vm, vmi: Vmi | None) -> bool:
+            # A VMI may be reported before its VM.
+            return run_strategy.shows(action, vm, vmi, uid) and (
+                vm_before is None or vm['metadata']['resourceVersion']
+                != vm_before['metadata']['resourceVersion']
+                or run_strategy.shows(action, vm_before, vmi_before, uid))
+
+        try:
+            self.cluster.client.action(resource, *self.key, action, body)
+        except errors.ObjectNotFound as e:
+            # The object was deleted since the step read it: let it retry.
+            raise errors.Conflict(str(e)) from None
+        if resource is not api_resources.VM:
+            return      # does not change the VM
+        # The response does not contain the changed VM. For the next read wait
+        # until the watch has reported it.
+        try:
+            if self.cluster.cache.stale or not self.wait(
+                    shown, EFFECT_SECONDS):
+                self.fetch_vm()
+        except errors.MachineError:
+            pass    # the action succeeded; the watch will report the change
 
     # Power
 
@@ -305,14 +481,8 @@ class Machine:
         """Return whether the node of the guest does not respond."""
         return power_state.node_lost(self.objects()[1])
 
-    def reset(self, reset_type: ResetType, restart_powers_on: bool = True
-              ) -> None:
-        """Change the power, see `reset.reset`.
-
-        :param restart_powers_on: whether a restart of a machine that is off
-            powers it on
-        """
-        reset.reset(self, reset_type, restart_powers_on)
+    reset = reset.reset
+    set_power_restore_policy = power_restore_policy.set
 
     def running_uid(self) -> str | None:
         """Return the uid of the VMI that has not ended, or None."""
@@ -330,11 +500,9 @@ class Machine:
         """Return the policy, see `power_restore_policy.of`."""
         return power_restore_policy.of(self.objects()[0], self.options)
 
-    def set_power_restore_policy(self, policy: Policy) -> None:
-        """Set the policy, see `power_restore_policy.set`."""
-        power_restore_policy.set(self, policy)
-
     # Boot and firmware
+
+    set_default_boot_order = boot.set_default_order
 
     def boot(self) -> BootState:
         """Return the boot settings of the next VMI."""
@@ -401,10 +569,6 @@ class Machine:
     def boot_order(self) -> tuple[str, ...]:
         """Return the boot order as references, see `boot_options.order`."""
         return boot_options.order(self._bootable())
-
-    def set_default_boot_order(self) -> None:
-        """Restore the boot order that the VM's owner wrote."""
-        boot.set_default_order(self)
 
     def boot_targets(self) -> tuple[Target, ...]:
         """Return the boot targets that the VM has a device for, or that
@@ -498,12 +662,7 @@ class Machine:
             eject.eject(self, device)
             raise
 
-    def require_media_upload(self) -> None:
-        """Check that a client can upload an image.
-
-        :raises: `errors.Unsupported` without CDI or its upload proxy
-        """
-        insert.require_upload(self)
+    require_media_upload = insert.require_upload
 
     def upload_media(self, device_id: str, image: media.ClientImage,
                      probe: image_size.Probe, write_protected: bool = True,
@@ -574,7 +733,7 @@ class Machine:
         vm, vmi = self.objects()
         sizes = None
         if inventory.needs_sizes(vm, vmi):
-            sizes = self.cluster.sizes(self, vm)
+            sizes = self.sizes(vm)
         return inventory.of(vm, vmi, self.gates.version, sizes)
 
     def serial(self) -> str:
@@ -594,14 +753,8 @@ class Machine:
         """Return the values of a `bios.VmAttribute`, see `bios.values_of`."""
         return bios.values_of(attribute, self.objects()[0])
 
-    def set_attributes(self, values: abc.Mapping[
-            str, str | int | float | bool | None]) -> None:
-        """Change the BIOS attributes given, see `bios.set`."""
-        bios.set(self, values)
-
-    def reset_attributes(self) -> None:
-        """Reset the BIOS attributes to their defaults, see `bios.reset`."""
-        bios.reset(self)
+    set_attributes = bios.set
+    reset_attributes = bios.reset
 
     def asset_tag(self) -> str:
         """Return the asset tag, '' if there is none."""

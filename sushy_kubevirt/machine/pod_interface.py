@@ -25,15 +25,14 @@ def is_excluded(machine: protocols.Machine, vm: objects.VirtualMachine,
                 vmi: objects.VirtualMachineInstance | None) -> bool:
     """Return whether only a preference keeps KubeVirt from adding it.
 
-    While the VM is off, this may call the API, see `cluster.Cluster.sizes`.
+    While the VM is off, this may call the API, see `machine.Machine.sizes`.
     """
     # The VM's own value precedes that of the preference.
     if (not vm['spec'].get('preference')
             or not boot_order.lacks_interfaces(vm['spec']['template'])
             or 'autoattachPodInterface' in _devices(vm)):
         return False
-    domain = vmi['spec']['domain'] if vmi else machine.cluster.sizes(
-        machine, vm)
+    domain = vmi['spec']['domain'] if vmi else machine.sizes(vm)
     return (domain.get('devices') or {}).get(
         'autoattachPodInterface') is False
 

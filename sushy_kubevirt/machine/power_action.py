@@ -70,8 +70,7 @@ def run(machine: protocols.Machine, step: Step,
     """Repeat a step until it returns no wait condition.
 
     :param step: see `machine.Machine.write`
-    :param from_cache: the first attempt, see `machine.Machine.write`; not
-        called for a VM with a used one-time override
+    :param from_cache: the first attempt, see `machine.Machine.write`
     :raises: `errors.Unavailable` if a condition is not met within
         Options.write_deadline
     """
@@ -96,13 +95,10 @@ def run(machine: protocols.Machine, step: Step,
             blocking.check()
         return awaited
 
-    first = None if from_cache is None else (
-        lambda vm, vmi: (one_time_boot.desired_vm(vm, vmi) is None
-                         and from_cache(vm, vmi)))
     deadline = time.monotonic() + machine.options.write_deadline
     while True:
-        awaited = machine.write(reconcile_first, first)
-        first = None
+        awaited = machine.write(reconcile_first, from_cache)
+        from_cache = None
         if awaited is None:
             return
         left = deadline - time.monotonic()

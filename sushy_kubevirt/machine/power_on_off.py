@@ -9,6 +9,7 @@ the next BMC process can repair it.
 from __future__ import annotations
 
 import copy
+import functools
 import logging
 import typing
 
@@ -17,6 +18,7 @@ from sushy_kubevirt.kube import errors
 from sushy_kubevirt.kube import json_patch
 from sushy_kubevirt.kube import retry
 from sushy_kubevirt.machine import boot_overrides
+from sushy_kubevirt.machine import one_time_boot
 from sushy_kubevirt.machine import power_action
 from sushy_kubevirt.machine import power_state
 from sushy_kubevirt.machine import run_strategy
@@ -45,8 +47,8 @@ def on(machine: protocols.Machine) -> None:
         `errors.Unavailable` if a VMI that is shutting down does not end
         within the write deadline
     """
-    power_action.run(machine, lambda vm, vmi: _on_step(machine, vm, vmi),
-                     lambda vm, vmi: _start_cached(machine, vm, vmi))
+    power_action.run(machine, functools.partial(_on_step, machine),
+                     functools.partial(_start_cached, machine))
 
 
 def _start_cached(machine: protocols.Machine, vm: objects.VirtualMachine,
@@ -58,7 +60,9 @@ def _start_cached(machine: protocols.Machine, vm: objects.VirtualMachine,
     otherwise. KubeVirt's ``start`` has no guard, and sets ``Always`` if the
     VM has become ``Halted``. So the VM is read before.
     """
-    if not run_strategy.is_idle(vm, vmi) or power_state.recovery_required(vm):
+    if (not run_strategy.is_idle(vm, vmi)
+            or power_state.recovery_required(vm)
+            or one_time_boot.desired_vm(vm, vmi) is not None):
         return False
     if (run_strategy.of(vm) != run_strategy.HALTED
             or run_strategy.uses_running_field(vm)):
@@ -136,7 +140,9 @@ def _start(machine: protocols.Machine, vm: objects.VirtualMachine,
         return power_action.vmi_ended(vmi)
     if strategy == run_strategy.HALTED:
         if not run_strategy.uses_running_field(vm):
-            vm = _unhalt(machine, vm)
+            # Strict, as the VM may come from the cache.
+            vm = json_patch.send(machine, vm, _unhalted(
+                vm, machine.options.run_strategy), strict=True)
             if run_strategy.of(vm) in run_strategy.OFF_AFTER_SHUTDOWN:
                 _request_start(machine)
             return None
@@ -160,14 +166,14 @@ def _request_start(machine: protocols.Machine) -> None:
             raise
 
 
-def _unhalt(machine: protocols.Machine, vm: objects.VirtualMachine
-            ) -> objects.VirtualMachine:
-    """Replace ``Halted`` by the run strategy to start with.
+def _unhalted(vm: objects.VirtualMachine, default: str
+              ) -> objects.VirtualMachine:
+    """Return a copy with the run strategy to start with for ``Halted``.
 
-    :returns: the VM as changed
+    :param default: see `run_strategy.of_next_start`
     """
     edited = copy.deepcopy(vm)
-    strategy = run_strategy.of_next_start(vm, machine.options.run_strategy)
+    strategy = run_strategy.of_next_start(vm, default)
     run_strategy.clear_saved(edited)
     if (strategy in run_strategy.OFF_AFTER_SHUTDOWN
             and boot_overrides.ends_at_reboot(vm)):
@@ -175,8 +181,7 @@ def _unhalt(machine: protocols.Machine, vm: objects.VirtualMachine
         strategy = run_strategy.ALWAYS
     edited['spec']['runStrategy'] = strategy
     run_strategy.tell_harvester(vm, edited)
-    # Strict, as the VM may come from the cache.
-    return json_patch.send(machine, vm, edited, strict=True)
+    return edited
 
 
 def run_under_always(machine: protocols.Machine, vm: objects.VirtualMachine,

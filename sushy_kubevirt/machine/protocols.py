@@ -54,23 +54,23 @@ class Cluster(typing.Protocol):
     def vm(self) -> objects.ObjectKey | None:
         ...
 
-    def cached_objects(self, machine: typing.Any
-                       ) -> tuple[Vm, Vmi | None] | tuple[None, None]:
-        ...
-
     def subscribe(self, callback: Subscriber) -> abc.Callable[[], None]:
-        ...
-
-    def sizes(self, machine: typing.Any, vm: Vm) -> Json:
         ...
 
 
 class Machine(typing.Protocol):
     """Of `machine.Machine`: its identity, and access to the cluster."""
 
-    namespace: str
-    name: str
+    key: objects.ObjectKey
     uid: str
+
+    @property
+    def namespace(self) -> str:
+        ...
+
+    @property
+    def name(self) -> str:
+        ...
 
     @property
     def cluster(self) -> Cluster:
@@ -91,10 +91,16 @@ class Machine(typing.Protocol):
     def objects(self) -> tuple[Vm, Vmi | None]:
         ...
 
+    def cached_objects(self) -> tuple[Vm, Vmi | None] | tuple[None, None]:
+        ...
+
     def fetch(self) -> tuple[Vm, Vmi | None]:
         ...
 
     def fetch_vm(self) -> Vm:
+        ...
+
+    def sizes(self, vm: Vm) -> Json:
         ...
 
     @typing.overload
@@ -106,7 +112,7 @@ class Machine(typing.Protocol):
               ) -> ResultT | None:
         ...
 
-    def patch(self, operations: Operations, guard: Vm | None = None
+    def patch(self, operations: Operations, subresource: str | None = None
               ) -> Vm:
         ...
 

@@ -15,7 +15,6 @@ from sushy_kubevirt.kube import feature_gates
 from sushy_kubevirt.machine.media import cdi
 from sushy_kubevirt.machine import reconcile_loop
 from sushy_kubevirt.machine import vm_cache
-from sushy_kubevirt.machine import vm_view
 
 if typing.TYPE_CHECKING:
     from sushy_kubevirt.kube import connection
@@ -52,11 +51,10 @@ class SharedCluster:
         self.gates.refresh_in_background()
         self.cdi.check_in_background()
 
-    def cache_of(self, vm: objects.ObjectKey
-                 ) -> vm_view.VmView | vm_cache.VmCache:
-        """Return the cache for one VM, not started."""
+    def cache_of(self, vm: objects.ObjectKey) -> vm_cache.VmCache:
+        """Return `cache`, or one of its own for a VM of another namespace."""
         if vm.namespace == self.namespace:
-            return vm_view.VmView(self.cache, self.client, vm)
+            return self.cache
         return vm_cache.VmCache(self.client, self.options, vm=vm)
 
     def close(self) -> None:

@@ -193,7 +193,7 @@ class Manager:
         Call it after a write of this process, which the cache has. See
         `datavolume_cleanup.clean`.
         """
-        cached, _vmi = self.cluster.cached_objects(machine)
+        cached, _vmi = machine.cached_objects()
         if cached is None or not media_annotation.read(cached).obsolete:
             return
         vm, vmi = machine.fetch()
@@ -212,7 +212,7 @@ class Manager:
         with self._callback_lock:
             # Read under the lock, so that the last thread to get it uses the
             # latest state.
-            vm, vmi = self.cluster.cached_objects(machine)
+            vm, vmi = machine.cached_objects()
             if vm is None or not has_record(vm):
                 self._remove_machine(machine, vm is None)
                 return

@@ -2,7 +2,7 @@
 """Cache of responses to GET and HEAD.
 
 A response is stored with what it depends on: the account, and the version of
-the machine (`cluster.Cluster.version`). It is sent again for a request with
+the machine (`machine.Machine.version`). It is sent again for a request with
 the same target and headers while both are unchanged, which is checked for
 each request. So a change of the VM is visible at once, and a request with a
 changed password or an ended session is not answered. Routes whose responses
@@ -237,7 +237,7 @@ class _Conditions:
 
     def _machine_version(self) -> object:
         machine = self._machine
-        return machine and machine.cluster.version(machine)
+        return machine and machine.version()
 
     def _authorized(self) -> bool:
         account = self.account

@@ -211,7 +211,7 @@ def reset(machine: machine.Machine) -> flask.Response:
     Discards cached state of the VM and its cluster and reads it again.
     """
     kind = payload.parameters('Manager.Reset', {'ResetType': RESET_TYPES})
-    machine.refresh()
+    machine.cluster.refresh(machine)
     flask.current_app.logger.info(
         '%s of the BMC of %s', kind.get('ResetType', RESET_TYPES[0]),
         machine.qualified_name)

@@ -190,7 +190,7 @@ class ScopeTestCase(MachineTestCase):
         self.sandbox.patch('virtualmachines', b['metadata']['name'], {
             'spec': {'template': {'spec': {'domain': {'firmware': {
                 'uuid': uuid}}}}}})
-        self.until(lambda: len(c._cache.find(uuid)) == 2)
+        self.until(lambda: len(c.cache.find(uuid)) == 2)
         self.assertRaises(errors.AmbiguousName, c.machine, uuid)
 
     def test_label_selector_follows_label_changes(self):
@@ -266,7 +266,7 @@ class FaultTestCase(cluster_case.ClusterTestCase):
         machine.objects()
         self.sandbox.fault('500', verb='WATCH', where=VMS, count=10 ** 6)
         self.sandbox.fault('break', verb='WATCH', where=VMS, count=10)
-        self.until(lambda: machine.cluster._cache.stale)
+        self.until(lambda: machine.cluster.cache.stale)
         for n in range(3):
             self.annotate(machine, str(n))
             self.until(lambda: self.annotation(machine) == str(n))
@@ -287,7 +287,7 @@ class FaultTestCase(cluster_case.ClusterTestCase):
         self.assertIn('does not answer', str(raised))
         self.assertRaises(errors.Unavailable, machine.cluster.machines)
         self.until(lambda: machine.objects() and True)
-        self.until(lambda: not machine.cluster._cache.stale)
+        self.until(lambda: not machine.cluster.cache.stale)
         self.annotate(machine, 'after')
         self.until(lambda: self.annotation(machine) == 'after')
 
@@ -422,7 +422,7 @@ class ErrorTestCase(cluster_case.ClusterTestCase):
         machine = self.machine()
         vm, _ = machine.fetch()
         self.annotate(machine, 'newer')
-        self.assertRaises(errors.Conflict, machine.patch, [], guard=vm)
+        self.assertRaises(errors.Conflict, machine.patch_status, [], vm)
         self.assertRaises(errors.Conflict, machine.patch, [
             {'op': 'remove', 'path': '/metadata/annotations/none'}])
 

@@ -8,9 +8,9 @@ import types
 from kubevirt_sandbox.testing import json_patches
 from sushy_kubevirt.kube import blocking
 from sushy_kubevirt.kube import errors
-from sushy_kubevirt.kube import retry
 from sushy_kubevirt.machine import boot
 from sushy_kubevirt.machine import changes
+from sushy_kubevirt.machine import machine
 from sushy_kubevirt.machine import options
 
 
@@ -127,7 +127,9 @@ class Machine:
         self.faults = list(faults)
         self.options = options.Options(
             **{'write_deadline': 3.0, **settings})
-        self.cluster = types.SimpleNamespace(sizes=lambda machine, vm: {})
+        self.cluster = types.SimpleNamespace(
+            wait_ready=lambda: None, closing=threading.Event(),
+            cache=types.SimpleNamespace(stale=False))
         self.cached = None
         self.effects = {}
         self.writes = []
@@ -135,6 +137,12 @@ class Machine:
 
     def objects(self):
         return self.vm, self.vmi
+
+    def cached_objects(self):
+        return copy.deepcopy(self.cached or (self.vm, self.vmi))
+
+    def sizes(self, vm):
+        return {}
 
     def fetch(self):
         blocking.check()
@@ -146,23 +154,13 @@ class Machine:
         self.fetch_count += 1
         return copy.deepcopy(self.vm)
 
-    def write(self, step, from_cache=None):
-        def attempt():
-            return step(*self.fetch())
+    write = machine.Machine.write
 
-        if from_cache is not None:
-            attempt = retry.after_first(
-                lambda: from_cache(*copy.deepcopy(
-                    self.cached or (self.vm, self.vmi))), attempt)
-
-        def shown(seconds):
-            try:
-                return blocking.attempt(step, *copy.deepcopy(
-                    self.cached or (self.vm, self.vmi))),
-            except (blocking.WouldBlock, errors.MachineError):
-                return None
-
-        return retry.run(attempt, self.options, threading.Event(), shown)
+    def _shown(self, step, seconds):
+        try:
+            return blocking.attempt(step, *self.cached_objects()),
+        except (blocking.WouldBlock, errors.MachineError):
+            return None
 
     def wait(self, ready, timeout):
         if ready(*self.objects()):
@@ -171,9 +169,9 @@ class Machine:
             self.on_wait.pop(0)(self)
         return ready(*self.objects())
 
-    def patch(self, operations, guard=None):
+    def patch(self, operations):
         return self._write(('patch', operations),
-                           lambda: self._apply(operations, guard))
+                           lambda: self._apply(operations))
 
     def patch_status(self, operations, guard):
         return self._write(('status', operations),
@@ -201,7 +199,7 @@ class Machine:
         self.vm['metadata']['resourceVersion'] += '0'
         self.effects.get(action, lambda machine: None)(self)
 
-    def _apply(self, operations, guard):
+    def _apply(self, operations, guard=None):
         metadata = self.vm['metadata']
         if guard is not None and (guard['metadata']['resourceVersion']
                                   != metadata['resourceVersion']):

@@ -361,7 +361,7 @@ class AddedInterfaceTestCase(BootTestCase):
             machine.vm['spec']['preference'] = {'name': 'p'}
             before = copy.deepcopy(machine.vm)
             if off:
-                machine.cluster.sizes = lambda machine, vm: excluded
+                machine.sizes = lambda vm: excluded
             else:
                 self.start(machine, phase='Running')
                 machine.vmi['spec']['domain'].update(copy.deepcopy(excluded))

@@ -3,6 +3,7 @@
 
 import threading
 import time
+from unittest import mock
 
 import fixtures
 from oslotest import base
@@ -270,7 +271,7 @@ class ClusterTestCase(base.BaseTestCase):
         stray = self.api.put('virtualmachineinstances',
                              api.vmi(api.vm('a')))
         own_vmi = api.vmi(self.vm)
-        self.until(lambda: machine.cluster._cache.vmi_uid(('default', 'a')))
+        self.until(lambda: machine.cluster.cache.vmi_uid(('default', 'a')))
         self.assertIsNone(machine.objects()[1])
         self.api.delete('virtualmachineinstances', stray)
         self.api.put('virtualmachineinstances', own_vmi)
@@ -360,7 +361,7 @@ class ClusterTestCase(base.BaseTestCase):
         self.api.rule('WATCH', '', (500, {'message': 'no'}), times=10 ** 6)
         self.api.rule('GET', 'virtualmachines$', (500, {}), times=10 ** 6)
         self.api.break_watches()
-        self.until(lambda: machine.cluster._cache.stale)
+        self.until(lambda: machine.cluster.cache.stale)
         self.vm['metadata']['annotations']['x'] = '1'
         self.api.put('virtualmachines', self.vm)
         self.until(lambda: self.annotation(machine, 'x') == '1')
@@ -381,10 +382,10 @@ class ClusterTestCase(base.BaseTestCase):
         self.assertRaises(blocking.WouldBlock, read, 'b')
         self.assertEqual(count, len(self.api.requests))
         self.api.stop()
-        self.until(lambda: c._cache.stale)
+        self.until(lambda: c.cache.stale)
         self.assertRaises(blocking.WouldBlock, read, 'a')
         self.api.start()
-        self.until(lambda: not c._cache.stale)
+        self.until(lambda: not c.cache.stale)
         self.assertEqual(power_state.PowerState.OFF, read('a'))
 
     def test_version_changes_with_what_is_read(self):
@@ -395,10 +396,10 @@ class ClusterTestCase(base.BaseTestCase):
                    and self.api.count('WATCH') == 2)
 
         def changed(change):
-            before = c.version(machine)
-            self.assertEqual(before, c.version(machine))
+            before = machine.version()
+            self.assertEqual(before, machine.version())
             change()
-            self.until(lambda: c.version(machine) not in (before, None))
+            self.until(lambda: machine.version() not in (before, None))
 
         def annotate():
             self.vm['metadata']['annotations']['x'] = '1'
@@ -414,7 +415,7 @@ class ClusterTestCase(base.BaseTestCase):
         firmware = self.vm['spec']['template']['spec']['domain']['firmware']
         self.api.put('virtualmachines', api.vm(
             'b', firmware=firmware['uuid']))
-        self.until(lambda: c.version(machine) is None)
+        self.until(lambda: machine.version() is None)
 
     def test_no_version_while_reads_call_the_api(self):
         self.vm['spec']['instancetype'] = {'name': 'small'}
@@ -424,13 +425,13 @@ class ClusterTestCase(base.BaseTestCase):
         self.api.rule('GET', '/expand-spec$', (200, {
             'metadata': {}, 'spec': {'template': {'spec': {'domain': {}}}}}))
         machine = self.cluster().machine('a')
-        self.assertIsNone(machine.cluster.version(machine))
+        self.assertIsNone(machine.version())
         self.until(lambda: machine.inventory()
-                   and machine.cluster.version(machine))
+                   and machine.version())
         self.api.rule('WATCH', '', (500, {'message': 'no'}), times=10 ** 6)
         self.api.rule('GET', 'virtualmachines$', (500, {}), times=10 ** 6)
         self.api.break_watches()
-        self.until(lambda: machine.cluster.version(machine) is None)
+        self.until(lambda: machine.version() is None)
 
     def test_expired_list_is_unavailable(self):
         machine = self.cluster().machine('a')
@@ -438,21 +439,21 @@ class ClusterTestCase(base.BaseTestCase):
         self.api.rule('WATCH', '', (500, {'message': 'no'}), times=10 ** 6)
         self.api.rule('GET', 'virtualmachines$', (410, {}), times=10 ** 6)
         self.api.break_watches()
-        self.until(lambda: machine.cluster._cache.stale)
+        self.until(lambda: machine.cluster.cache.stale)
         self.assertRaises(errors.Unavailable, machine.cluster.machines)
 
     def test_outage_is_reported_until_it_ends(self):
         machine = self.cluster().machine('a')
         self.until(lambda: self.api.count('WATCH') == 2)
         self.api.stop()
-        self.until(lambda: machine.cluster._cache.stale)
+        self.until(lambda: machine.cluster.cache.stale)
         e = self.assertRaises(errors.Unavailable, machine.objects)
         self.assertIn('does not answer', str(e))
         self.assertRaises(errors.Unavailable, machine.cluster.machines)
         self.api.put('virtualmachines', self.vm)
         self.api.start()
         self.until(lambda: machine.objects() and True)
-        self.until(lambda: not machine.cluster._cache.stale)
+        self.until(lambda: not machine.cluster.cache.stale)
 
     def test_cache_age_watch_problem_and_call_counters(self):
         c = self.cluster()
@@ -482,14 +483,14 @@ class ClusterTestCase(base.BaseTestCase):
         c = self.cluster()
         self.until(lambda: c.machines() and self.api.count('WATCH') == 2)
         self.api.stop()
-        self.until(lambda: c._cache.stale)
+        self.until(lambda: c.cache.stale)
         self.api.version = 5
         self.api.objects['virtualmachines'].clear()
         self.api.log.clear()
         again = self.api.put('virtualmachines', api.vm('b'))
         self.api.start()
         self.until(lambda: [m.name for m in c.machines()] == ['b'])
-        self.until(lambda: not c._cache.stale)
+        self.until(lambda: not c.cache.stale)
         again['metadata']['annotations']['x'] = '1'
         self.api.put('virtualmachines', again)
         self.until(lambda: self.annotation(c.machine('b'), 'x') == '1')
@@ -560,9 +561,10 @@ class ClusterTestCase(base.BaseTestCase):
         self.vm['spec']['runStrategy'] = 'Halted'
         self.api.put('virtualmachines', self.vm)
         machine = self.cluster().machine('a')
-        machine.cluster.wait = lambda machine, shown, timeout: shown(
-            *machine.objects())
-        machine.call('stop', {'gracePeriod': 0})
+        with mock.patch.object(
+                type(machine), 'wait', lambda machine, shown, timeout: shown(
+                    *machine.objects())):
+            machine.call('stop', {'gracePeriod': 0})
         self.assertEqual(0, self.api.count('GET', '/virtualmachines/'))
 
     def test_attempt_from_cache_is_followed_by_a_read(self):
@@ -634,8 +636,11 @@ class ClusterTestCase(base.BaseTestCase):
             if vm['metadata']['annotations'].get('mark'):
                 return 'done'
             return machine.patch([{
+                'op': 'test', 'path': '/metadata/resourceVersion',
+                'value': vm['metadata']['resourceVersion'],
+            }, {
                 'op': 'add', 'path': '/metadata/annotations/mark',
-                'value': 'x'}], guard=vm)
+                'value': 'x'}])
 
         self.assertEqual('done', machine.write(step, step))
         self.assertEqual(1, self.api.count('PATCH'))

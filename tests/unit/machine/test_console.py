@@ -54,9 +54,6 @@ class Cluster:
         self.callbacks.append(callback)
         return lambda: self.callbacks.remove(callback)
 
-    def cached_objects(self, machine):
-        return {}, self.vmi
-
     async def websocket(self, *call):
         self.calls.append(call)
         result = await self.connect.get()
@@ -81,7 +78,8 @@ class ConsoleTestCase(unittest.IsolatedAsyncioTestCase):
         self.machine = mock.Mock(
             cluster=self.cluster, namespace='lab', qualified_name=NAME)
         self.machine.name = 'vm'
-        self.machine.objects.side_effect = lambda: ({}, self.cluster.vmi)
+        for read in self.machine.objects, self.machine.cached_objects:
+            read.side_effect = lambda: ({}, self.cluster.vmi)
         self.machine.problem.return_value = None
         self.machine.power_state.return_value = power_state.PowerState.OFF
         self.find = mock.Mock(return_value=self.machine)
@@ -253,7 +251,7 @@ class FaultTest(ConsoleTestCase):
 
     async def test_stale_cache_causes_no_flood_of_connections(self):
         await self.notice('is off')
-        self.machine.cluster.cached_objects = lambda machine: ({}, None)
+        self.machine.cached_objects = lambda: ({}, None)
         for _ in range(500):
             socket = Socket()
             socket.end()

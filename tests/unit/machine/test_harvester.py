@@ -23,7 +23,7 @@ class Machine(fakes.Machine):
     Harvester 1.9.
     """
 
-    def _apply(self, operations, guard):
+    def _apply(self, operations, guard=None):
         old = self.strategy
         new = json_patches.apply(self.vm, operations)
         if old == 'Halted' != new['spec'].get('runStrategy'):

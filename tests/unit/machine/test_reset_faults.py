@@ -134,9 +134,9 @@ class FaultTestCase(test_reset.ResetTestCase):
         machine.cached = copy.deepcopy(machine.vm), fakes.vmi()
         patch = machine.patch
 
-        def patch_and_start(operations, guard=None):
+        def patch_and_start(operations):
             machine.vmi = fakes.vmi()
-            return patch(operations, guard)
+            return patch(operations)
 
         machine.patch = patch_and_start
         reset.reset(machine, R.ON)

@@ -229,8 +229,8 @@ class Machine:
     def set_asset_tag(self, tag):
         self._call('set_asset_tag', tag)
 
-    def refresh(self):
-        self._call('refresh')
+    def version(self):
+        return self.cluster.versions.get(self.uuid)
 
     def boot_targets(self):
         return (boot.Target.PXE, boot.Target.HDD, boot.Target.CD)
@@ -315,7 +315,7 @@ class Cluster:
             machine.cluster = self
         self.fails = None
         self.started = False
-        #: UUID to what `version` returns; without one nothing is cached.
+        #: UUID to what its `version` returns; without one nothing is cached.
         self.versions = {}
 
     def start(self):
@@ -343,8 +343,8 @@ class Cluster:
                 identity, [machine.qualified_name for machine in found])
         return found[0]
 
-    def version(self, machine):
-        return self.versions.get(machine.uuid)
+    def refresh(self, machine):
+        machine._call('refresh')
 
     def close(self):
         pass
