@@ -111,13 +111,13 @@ class BmcPod:
 
     def liveness_problem(self) -> str:
         """Return why the process must be restarted; '' if it is healthy."""
-        return _first(service.liveness_problem()
-                      for service in self._services)
+        return health.first(service.liveness_problem()
+                            for service in self._services)
 
     def readiness_problem(self) -> str:
         """Return why the BMC is not ready, a sentence; '' if it is."""
-        return _first(service.readiness_problem()
-                      for service in self._services)
+        return health.first(service.readiness_problem()
+                            for service in self._services)
 
     def metrics(self) -> bytes:
         """Return the metrics in Prometheus' text format."""
@@ -127,7 +127,3 @@ class BmcPod:
         if machines is not None:
             metrics += prometheus.cluster(machines)
         return prometheus.text(metrics + prometheus.process())
-
-
-def _first(problems: abc.Iterable[str]) -> str:
-    return next(filter(None, problems), '')

@@ -64,9 +64,6 @@ WATCH_SECONDS = 300.0
 #: default being ten times that.
 SWITCH_SECONDS = 0.0005
 
-#: Seconds for the event loop to answer the liveness probe.
-_ALIVE_SECONDS = 3
-
 
 class Report:
     """Writes the ConfigMap with the report.
@@ -369,12 +366,7 @@ class SharedPod:
 
     def liveness_problem(self) -> str:
         """Return why the process must be restarted; '' if it is healthy."""
-        try:
-            asyncio.run_coroutine_threadsafe(
-                asyncio.sleep(0), self._loop).result(_ALIVE_SECONDS)
-        except futures.TimeoutError:
-            return f'The event loop has not answered within {_ALIVE_SECONDS} s'
-        return ''
+        return health.loop_problem(self._loop)
 
     def readiness_problem(self) -> str:
         """Return why no BMC can be served, a sentence; '' if they can."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A queue whose entries become due at a given time.
+"""A queue whose entries become due at a given time, and threads for them.
 
 The standard library has none: `queue.PriorityQueue` does not wait for a time
 and does not merge entries of one key, `sched` does not notice an earlier entry
@@ -10,12 +10,15 @@ from __future__ import annotations
 
 from collections import abc
 import heapq
+import logging
 import threading
 import time
 import typing
 
 KeyT = typing.TypeVar('KeyT', bound=abc.Hashable)
 ItemT = typing.TypeVar('ItemT')
+
+LOG = logging.getLogger(__name__)
 
 
 class DelayingQueue(typing.Generic[KeyT, ItemT]):
@@ -78,3 +81,34 @@ class DelayingQueue(typing.Generic[KeyT, ItemT]):
         with self._condition:
             self._closed = True
             self._condition.notify_all()
+
+
+class Worker:
+    """Threads that call functions when they are due.
+
+    :param name: of the threads
+    """
+
+    def __init__(self, name: str, threads: int = 1) -> None:
+        self._name = name
+        self._threads = threads
+        self.queue: DelayingQueue[
+            abc.Hashable, abc.Callable[[], None]] = DelayingQueue()
+
+    def start(self) -> None:
+        """Start the threads."""
+        for number in range(self._threads):
+            threading.Thread(
+                target=self._run, daemon=True, name=self._name
+                + (f'-{number}' if self._threads > 1 else '')).start()
+
+    def close(self) -> None:
+        """End the threads after the functions that they call now."""
+        self.queue.close()
+
+    def _run(self) -> None:
+        while (function := self.queue.next()) is not None:
+            try:
+                function()
+            except Exception:
+                LOG.exception('A task of thread %s failed', self._name)

@@ -45,6 +45,7 @@ from sushy_kubevirt.machine import run_strategy
 from sushy_kubevirt.machine import vmi_replacement
 
 if typing.TYPE_CHECKING:
+    from sushy_kubevirt.kube import delaying_queue
     from sushy_kubevirt.kube import objects
     from sushy_kubevirt.machine import protocols
 
@@ -222,7 +223,7 @@ class OneTimeBootReconciler:
     """
 
     def __init__(self, cluster: protocols.Cluster,
-                 worker: reconcile_loop.Worker | None = None) -> None:
+                 worker: delaying_queue.Worker | None = None) -> None:
         self._cluster = cluster
         # By the VM's uid: `time.monotonic` when its restart was seen.
         self._restarts: dict[str, float] = {}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Worker thread of a reconciler: queue, retries and back-off.
+"""Loop of a reconciler: queue, retries and back-off.
 
 Serves the reconcilers of one-time boots (`one_time_boot`) and of virtual
 media (`media.reconciler`).
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import abc
 import logging
-import threading
 import typing
 
 from sushy_kubevirt.kube import delaying_queue
@@ -32,35 +31,6 @@ LONGEST_PAUSE = 5.0
 REFUSED_PAUSE = 60.0
 
 
-class Worker:
-    """The thread of one or several `ReconcileLoop`.
-
-    :param name: name of the thread
-    """
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-        self.queue: delaying_queue.DelayingQueue[
-            abc.Hashable, abc.Callable[[], None]] = (
-                delaying_queue.DelayingQueue())
-
-    def start(self) -> None:
-        """Start the thread."""
-        threading.Thread(target=self._run, daemon=True,
-                         name=self._name).start()
-
-    def close(self) -> None:
-        """End the thread after its current turn."""
-        self.queue.close()
-
-    def _run(self) -> None:
-        while True:
-            turn = self.queue.next()
-            if turn is None:
-                return
-            turn()
-
-
 class ReconcileLoop(typing.Generic[MachineT]):
     """Calls a function for each queued machine and retries until it succeeds.
 
@@ -78,11 +48,11 @@ class ReconcileLoop(typing.Generic[MachineT]):
                  reconcile: abc.Callable[
                      [MachineT, objects.VirtualMachine,
                       objects.VirtualMachineInstance | None], None],
-                 worker: Worker | None = None) -> None:
+                 worker: delaying_queue.Worker | None = None) -> None:
         self._subject = subject
         self._reconcile = reconcile
         self._shared = worker is not None
-        self._worker = worker or Worker(name)
+        self._worker = worker or delaying_queue.Worker(name)
         self._closed = False
         # Numbers of failed attempts, by the VM's uid.
         self._failures: dict[str, int] = {}

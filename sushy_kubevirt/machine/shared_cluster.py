@@ -11,9 +11,9 @@ from __future__ import annotations
 import typing
 
 from sushy_kubevirt.kube import client
+from sushy_kubevirt.kube import delaying_queue
 from sushy_kubevirt.kube import feature_gates
 from sushy_kubevirt.machine.media import cdi
-from sushy_kubevirt.machine import reconcile_loop
 from sushy_kubevirt.machine import vm_cache
 
 if typing.TYPE_CHECKING:
@@ -39,8 +39,8 @@ class SharedCluster:
         self.gates = feature_gates.Gates(self.client, options)
         self.cdi = cdi.Cdi(self.client)
         #: Threads of the reconcilers.
-        self.boot_worker = reconcile_loop.Worker('one-time-boot')
-        self.media_worker = reconcile_loop.Worker('media')
+        self.boot_worker = delaying_queue.Worker('one-time-boot')
+        self.media_worker = delaying_queue.Worker('media')
         self.cache = vm_cache.VmCache(self.client, options, (namespace,))
 
     def start(self) -> None:

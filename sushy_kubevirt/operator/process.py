@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 from collections import abc
 import dataclasses
+import functools
 import logging
 import signal
 import typing
@@ -40,10 +41,6 @@ GONE_LOOKS = 12
 
 #: API group that OpenShift serves.
 _OPENSHIFT_SECURITY = 'security.openshift.io'
-
-#: Seconds that the event loop has to answer a liveness probe.
-LIVE_SECONDS = 3
-
 
 T = typing.TypeVar('T')
 
@@ -87,7 +84,9 @@ class Operator:
         try:
             if options.listen:
                 server = health.Server(
-                    *options.listen, lambda: _live(loop), self._problem,
+                    *options.listen,
+                    functools.partial(health.loop_problem, loop),
+                    self._problem,
                     self.metrics.text)
                 server.start()
                 LOG.info('Metrics and probes are at http://%s:%d',
@@ -333,16 +332,3 @@ async def _end_when_readable(client: api.Api, namespace: str) -> None:
         raise errors.Unavailable(
             f'The BMCs of namespace {namespace} may be listed now: this '
             'replica ends, and the next one serves that namespace too')
-
-
-def _live(loop: asyncio.AbstractEventLoop) -> str | None:
-    """Check that the event loop responds. Called in another thread.
-
-    :returns: None if it does, else a sentence
-    """
-    try:
-        asyncio.run_coroutine_threadsafe(
-            asyncio.sleep(0), loop).result(LIVE_SECONDS)
-        return None
-    except TimeoutError:
-        return f'the event loop has not answered for {LIVE_SECONDS} s'

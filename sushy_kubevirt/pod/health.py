@@ -12,7 +12,9 @@ thread for each connection.
 
 from __future__ import annotations
 
+import asyncio
 from collections import abc
+from concurrent import futures
 import contextlib
 import logging
 import selectors
@@ -31,6 +33,9 @@ MAX_CONNECTIONS = 32
 
 #: Seconds for a connection from accept to the end of the response.
 TIMEOUT_SECONDS = 5
+
+#: Seconds that an event loop has to answer a liveness probe.
+LOOP_SECONDS = 3
 
 _LONGEST = 8192
 
@@ -71,9 +76,10 @@ class Server:
 
     :param address: IPv4 or IPv6 address to listen on
     :param port: TCP port; 0 for a free one, then stored in `port`
-    :param live: function that returns why the process is not alive; '' or None
-        if it is
-    :param ready: function that returns why it is not ready, likewise
+    :param live: function that returns why the process is not alive; '' if it
+        is
+    :param ready: function that returns why it is not ready; '' or None if it
+        is
     :param metrics: function that returns the metrics
     """
 
@@ -83,7 +89,7 @@ class Server:
     _wake: socket.socket
 
     def __init__(self, address: str, port: int,
-                 live: abc.Callable[[], str | None],
+                 live: abc.Callable[[], str],
                  ready: abc.Callable[[], str | None],
                  metrics: abc.Callable[[], bytes]) -> None:
         self.address = address
@@ -226,6 +232,24 @@ class Server:
         if problem:
             return _Page(503, problem + '\n', _TEXT)
         return _Page(200, 'ok\n', _TEXT)
+
+
+def first(problems: abc.Iterable[str]) -> str:
+    """Return the first problem, '' if there is none."""
+    return next(filter(None, problems), '')
+
+
+def loop_problem(loop: asyncio.AbstractEventLoop) -> str:
+    """Return that an event loop does not respond, '' if it does.
+
+    Called in another thread.
+    """
+    try:
+        asyncio.run_coroutine_threadsafe(
+            asyncio.sleep(0), loop).result(LOOP_SECONDS)
+    except futures.TimeoutError:
+        return f'The event loop has not answered for {LOOP_SECONDS} s'
+    return ''
 
 
 def _next_timeout(clients: _Clients) -> float | None:

@@ -16,6 +16,7 @@ import os
 import typing
 
 from sushy_kubevirt.pod import certificate
+from sushy_kubevirt.pod import health
 from sushy_kubevirt.pod import http_server
 from sushy_kubevirt.pod import metrics
 from sushy_kubevirt.pod import redfish_probe
@@ -147,7 +148,7 @@ class RedfishService:
 
     def liveness_problem(self) -> str:
         """:returns: why the process must be restarted; '' if it is healthy"""
-        return _first(probe.live() for probe in self._probes)
+        return health.first(probe.live() for probe in self._probes)
 
     def readiness_problem(self) -> str:
         """:returns: why Redfish is not ready, a sentence; '' if it is"""
@@ -157,7 +158,7 @@ class RedfishService:
                 'No login is possible: no usable account in '
                 f'{", ".join(self.settings.accounts)}; correct the Secret '
                 'that is mounted there.')
-        return (_first(probe.ready() for probe in self._probes)
+        return (health.first(probe.ready() for probe in self._probes)
                 or self.cluster.watch_problem)
 
     def metrics(self) -> tuple[prometheus.Metric, ...]:
@@ -166,21 +167,15 @@ class RedfishService:
 
 
 def listen_address(address: str) -> str:
-    """Choose the address to listen on: in a pod, all of its addresses.
+    """Choose the address to listen on.
 
-    ``kubectl port-forward`` connects to a pod's loopback address. In the
-    sandbox, pods are processes of one machine, each with a loopback address
-    of its own, and listen on that one only.
+    A pod's own address becomes the wildcard address, as ``kubectl
+    port-forward`` connects to the pod's loopback address. A loopback address
+    is for this machine only, and stays as it is.
 
     :param address: configured IP address
-    :returns: for that of a pod the wildcard address, unless it is
-        a loopback one
     """
     ip = ipaddress.ip_address(address)
     if ip.is_loopback or address != os.environ.get('POD_IP'):
         return address
     return '0.0.0.0' if ip.version == 4 else '::'
-
-
-def _first(problems: abc.Iterable[str]) -> str:
-    return next(filter(None, problems), '')

@@ -35,6 +35,7 @@ from sushy_kubevirt.machine import run_strategy
 if typing.TYPE_CHECKING:
     from collections import abc
 
+    from sushy_kubevirt.kube import delaying_queue
     from sushy_kubevirt.kube import objects
     from sushy_kubevirt.machine.media import import_watcher
     from sushy_kubevirt.machine.media import protocols as media_protocols
@@ -191,7 +192,7 @@ class Reconciler:
     """
 
     def __init__(self, media: media_protocols.Media,
-                 worker: reconcile_loop.Worker | None = None) -> None:
+                 worker: delaying_queue.Worker | None = None) -> None:
         self._media = media
         self._loop = reconcile_loop.ReconcileLoop(
             'media', 'virtual media', self._reconcile, worker)

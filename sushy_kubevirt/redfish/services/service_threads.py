@@ -4,14 +4,11 @@
 from __future__ import annotations
 
 from collections import abc
-import logging
 import threading
 import typing
 
 from sushy_kubevirt.bmc import event_log
 from sushy_kubevirt.kube import delaying_queue
-
-LOG = logging.getLogger(__name__)
 
 #: Threads of `SharedThreads`.
 SHARED = 4
@@ -47,24 +44,14 @@ class SharedThreads(ServiceThreads):
 
     def __init__(self) -> None:
         super().__init__()
-        self._queue: delaying_queue.DelayingQueue[
-            _Task, _Task] = delaying_queue.DelayingQueue()
-        for number in range(SHARED):
-            threading.Thread(target=self._work, daemon=True,
-                             name=f'services-{number}').start()
+        self._worker = delaying_queue.Worker('services', SHARED)
+        self._worker.start()
 
     def run(self, function: _Task, seconds: float = 0) -> None:
         """See `ServiceThreads.run`; once if it waits already."""
-        self._queue.put(function, function, seconds)
+        self._worker.queue.put(function, function, seconds)
 
     def close(self) -> None:
         """Stop the threads."""
         super().close()
-        self._queue.close()
-
-    def _work(self) -> None:
-        while (function := self._queue.next()) is not None:
-            try:
-                function()
-            except Exception:
-                LOG.exception('A task of the services failed')
+        self._worker.close()

@@ -134,7 +134,7 @@ class DeadWatchTestCase(machine_case.MachineTestCase):
 
     def frozen(self, machine):
         """End the watches of the machine's BMC."""
-        for each in machine.cluster._cache._watchers:
+        for each in machine.cluster.cache._watchers:
             each.stop()
         return machine
 

@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
+import asyncio
 import http.client
 import logging
 import socket
+import threading
+import time
 from unittest import mock
 
 from oslotest import base
@@ -147,3 +150,24 @@ class HealthIPv6TestCase(HealthTestCase):
 
     # There is one IPv6 loopback address.
     test_flood_from_another_address = None
+
+
+class LoopTestCase(base.BaseTestCase):
+
+    def test_hanging_event_loop_is_a_problem(self):
+        answers = []
+
+        async def main():
+            loop = asyncio.get_running_loop()
+            answers.append(await asyncio.to_thread(health.loop_problem, loop))
+            asking = threading.Thread(
+                target=lambda: answers.append(health.loop_problem(loop)))
+            asking.start()
+            # The loop hangs.
+            time.sleep(0.3)
+            return asking
+
+        with mock.patch.object(health, 'LOOP_SECONDS', 0.1):
+            asyncio.run(main()).join(30)
+        self.assertEqual(
+            ['', 'The event loop has not answered for 0.1 s'], answers)
