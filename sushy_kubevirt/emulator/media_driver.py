@@ -11,6 +11,10 @@ NotSupportedError.
 
 from __future__ import annotations
 
+from collections import abc
+import logging
+import typing
+
 from sushy_tools.emulator.resources import vmedia
 from sushy_tools import error
 
@@ -20,12 +24,13 @@ from sushy_kubevirt.machine import media
 class KubeVirtDriver(vmedia.BaseDriver):
     """Virtual media of KubeVirt VirtualMachines.
 
-    :param config: mapping of the config file's options
-    :param logger: the application's logger
+    :param config: the config file's options
+    :param logger: the application's
     :param _systems: the system driver, which sushy-emulator passes
     """
 
-    def __init__(self, config, logger, _systems) -> None:
+    def __init__(self, config: abc.Mapping[str, object],
+                 logger: logging.Logger, _systems: object) -> None:
         # Not vmedia.BaseDriver's __init__, which opens a database file.
         self._config = config
         self._logger = logger
@@ -36,20 +41,20 @@ class KubeVirtDriver(vmedia.BaseDriver):
         return '<kubevirt-vmedia>'
 
     @property
-    def devices(self):
-        """Return a list of the IDs of the devices that every system has."""
+    def devices(self) -> list[str]:
+        """Return the IDs of the devices that every system has."""
         return [device.id for device in media.DEVICES]
 
-    def _get_device(self, identity, device):
+    def _get_device(self, identity: str, device: str) -> typing.NoReturn:
         # Every method of the base class that uses a device starts here.
         raise error.NotSupportedError(
             'sushy-kubevirt does not support this route of sushy-tools')
 
-    def insert_image(self, identity, device, image_url, *args,
-                     **kwargs) -> None:
+    def insert_image(self, identity: str, device: str, image_url: str,
+                     *args: object, **kwargs: object) -> None:
         """:raises: `error.NotSupportedError`"""
         self._get_device(identity, device)
 
-    def eject_image(self, identity, device) -> None:
+    def eject_image(self, identity: str, device: str) -> None:
         """:raises: `error.NotSupportedError`"""
         self._get_device(identity, device)

@@ -7,6 +7,7 @@ The options' names are in `settings`, their meaning in
 
 from __future__ import annotations
 
+import typing
 from urllib import parse
 
 from sushy_kubevirt.kube import errors
@@ -23,14 +24,14 @@ _DAY = 86400
 # the field, or raises ValueError.
 
 
-def mode(value):
+def mode(value: typing.Any) -> str:
     """Check who fetches images: one of `MODES`."""
     if value not in MODES:
         raise ValueError(f"must be one of {', '.join(MODES)}")
     return value
 
 
-def wait(value):
+def wait(value: typing.Any) -> float:
     """Check whether and how long an insert waits.
 
     :param value: True, False or seconds
@@ -43,11 +44,8 @@ def wait(value):
     return float(value)
 
 
-def hosts(value):
-    """Check a list of hosts and networks.
-
-    :returns: tuple
-    """
+def hosts(value: typing.Any) -> tuple[str, ...]:
+    """Check a list of hosts and networks."""
     if not isinstance(value, (list, tuple)) or not all(
             isinstance(item, str) for item in value):
         raise ValueError('must be a list of names, *.domains, addresses and '
@@ -57,11 +55,8 @@ def hosts(value):
     return tuple(value)
 
 
-def denied_hosts(value):
-    """Check a list of hosts, networks, and addresses with a port.
-
-    :returns: tuple
-    """
+def denied_hosts(value: typing.Any) -> tuple[str, ...]:
+    """Check a list of hosts, networks, and addresses with a port."""
     if isinstance(value, (list, tuple)):
         hosts([item for item in value if not isinstance(item, str)
                or url_policy.address_and_port(item) is None])
@@ -69,7 +64,7 @@ def denied_hosts(value):
     return hosts(value)
 
 
-def hosts_file(value):
+def hosts_file(value: typing.Any) -> str:
     """Check the path of a file of denied hosts."""
     if not isinstance(value, str) or not value:
         raise ValueError('must be the path of a file')
@@ -80,7 +75,7 @@ def hosts_file(value):
     return value
 
 
-def certificates(value):
+def certificates(value: typing.Any) -> str:
     """Check the path of a PEM file."""
     if not isinstance(value, str) or not value:
         raise ValueError('must be the path of a file')
@@ -92,18 +87,18 @@ def certificates(value):
     return value
 
 
-def size(value):
+def size(value: typing.Any) -> int:
     """Check a size in bytes or as a Kubernetes quantity.
 
     :returns: bytes
     """
-    found = None if isinstance(value, bool) else quantity.to_int(value)
-    if not found or found < 0:
+    number = None if isinstance(value, bool) else quantity.to_int(value)
+    if not number or number < 0:
         raise ValueError("must be bytes, such as 4294967296 or '4Gi'")
-    return found
+    return number
 
 
-def url(value):
+def url(value: typing.Any) -> str:
     """Check the URL of CDI's upload proxy."""
     try:
         parts = parse.urlsplit(value)
@@ -118,11 +113,10 @@ def url(value):
     return value
 
 
-def media_options(given):
+def media_options(given: dict[str, typing.Any]) -> options.MediaOptions:
     """Build the options of virtual media.
 
-    :param given: dict of field to checked value
-    :returns: `options.MediaOptions`
+    :param given: checked values by field
     """
     given = dict(given)
     if 'wait_seconds' in given:

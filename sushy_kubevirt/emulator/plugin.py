@@ -46,6 +46,7 @@ With a driver other than kubevirt, upstream's emulator is unchanged.
 from __future__ import annotations
 
 import atexit
+from collections import abc
 import copy
 import functools
 import logging
@@ -53,6 +54,7 @@ import os
 import signal
 import sys
 import threading
+import typing
 
 from flask import logging as flask_logging
 import stevedore
@@ -71,6 +73,10 @@ from sushy_kubevirt.redfish.protocol import system_access
 from sushy_kubevirt.redfish import routes
 from sushy_kubevirt.redfish.services import server_threads
 from sushy_kubevirt.redfish.services import service_context
+
+if typing.TYPE_CHECKING:
+    import ssl
+    from wsgiref import types
 
 LOG = logging.getLogger(__name__)
 
@@ -121,12 +127,14 @@ def enable() -> None:
         lambda app: _state(app).vmedia(upstream_vmedia))
 
     @functools.wraps(stock['register_blueprint'])
-    def register_blueprint(app, *args, **kwargs):
+    def register_blueprint(app: typing.Any, *args: typing.Any,
+                           **kwargs: typing.Any) -> typing.Any:
         _state(app).check()
         return stock['register_blueprint'](app, *args, **kwargs)
 
     @functools.wraps(stock['run'])
-    def run(app, *args, **kwargs):
+    def run(app: typing.Any, *args: typing.Any, **kwargs: typing.Any
+            ) -> typing.Any:
         _state(app).check()
         if _state(app).kubevirt_selected():
             _defer_tls_handshake(kwargs.get('ssl_context'))
@@ -139,7 +147,9 @@ def enable() -> None:
         return stock['run'](app, *args, **kwargs)
 
     @functools.wraps(stock['wsgi_app'])
-    def wsgi_app(app, environ, start_response):
+    def wsgi_app(app: typing.Any, environ: types.WSGIEnvironment,
+                 start_response: types.StartResponse
+                 ) -> abc.Iterable[bytes]:
         upstream = functools.partial(stock['wsgi_app'], app)
         state = _state(app)
         if not state.serves_kubevirt():
@@ -147,10 +157,10 @@ def enable() -> None:
         if misuse := state.misuse(environ):
             LOG.error('Request refused: %s', misuse)
             return _refuse(environ, start_response, 503, misuse)
-        found = state.responses.find(environ)
-        if found is not None:
-            start_response(found.status, found.headers)
-            return [found.body]
+        stored = state.responses.find(environ)
+        if stored is not None:
+            start_response(stored.status, stored.headers)
+            return [stored.body]
         code = http_framing.check(environ) or state.refusal(environ)
         if code is not None:
             return _refuse(environ, start_response, code)
@@ -169,7 +179,7 @@ def enable() -> None:
     _replace_authentication(main.RedfishAuthMiddleware)
 
 
-def prepare(app) -> None:
+def prepare(app: typing.Any) -> None:
     """Make an application the template of others, see `clone`.
 
     It serves nothing itself: sushy-tools' own views refer to it, whatever
@@ -184,27 +194,27 @@ def prepare(app) -> None:
     routes.install(app)
 
 
-def clone(app, config, driver, services):
+def clone(app: typing.Any, config: abc.Mapping[str, object],
+          driver: system_driver.KubeVirtDriver,
+          services: service_context.Services) -> typing.Any:
     """Make another application of the same routes.
 
     :param app: `main.Application` after `prepare`
-    :param config: dict of options
-    :param driver: a `system_driver.KubeVirtDriver`
-    :param services: its `service_context.Services`
+    :param services: those of the driver
     :returns: `main.Application`
     """
-    made = copy.copy(app)
-    made.config = copy.copy(app.config)
-    made.config.update(config)
-    made.extensions = dict(app.extensions)
-    made.extensions[_KEY] = _State(made, driver, services)
-    return made
+    application = copy.copy(app)
+    application.config = copy.copy(app.config)
+    application.config.update(config)
+    application.extensions = dict(app.extensions)
+    application.extensions[_KEY] = _State(application, driver, services)
+    return application
 
 
 class _Nothing:
     """The driver of the template: it has no machines."""
 
-    def __getattr__(self, name):
+    def __getattr__(self, name: str) -> typing.NoReturn:
         raise error.NotSupportedError(
             'sushy-kubevirt does not support this route of sushy-tools')
 
@@ -213,26 +223,29 @@ class _State:
     """The driver and services of one application.
 
     :param app: `main.Application`
-    :param driver: a `system_driver.KubeVirtDriver` that is not made by the
-        options and ends with its owner, or None
-    :param services: its `service_context.Services`
+    :param driver: one that is not made by the options and ends with its
+        owner, or None
+    :param services: those of the driver
     """
 
-    def __init__(self, app, driver=None, services=None) -> None:
+    def __init__(self, app: typing.Any, driver: typing.Any = None,
+                 services: service_context.Services | None = None) -> None:
         self._app = app
         self._lock = threading.RLock()
-        self._arguments = None  # name and arguments of the driver
+        # Name and arguments of the driver.
+        self._arguments: tuple[object, ...] | None = None
         self._driver = driver
-        #: `service_context.Services`, with the kubevirt driver; else None
+        #: With the kubevirt driver; else None.
         self.services = services
-        #: Responses that may be sent again, a `response_cache.ResponseCache`.
+        #: Responses that may be sent again.
         self.responses = response_cache.ResponseCache(
             response_cache.MAX_BYTES if driver is None
             else response_cache.SHARED_BYTES)
-        self._vmedia = None     # (system driver, the media driver for it)
+        # The system driver, and the media driver for it.
+        self._vmedia: tuple[object, object] | None = None
         # Result of `serves_kubevirt`; None before the first request.
-        self._serves_kubevirt = None
-        self._started_in = None     # process ID
+        self._serves_kubevirt: bool | None = None
+        self._started_in: int | None = None     # process ID
         if driver is not None:
             self._serves_kubevirt = True
             return
@@ -252,6 +265,7 @@ class _State:
                     _replace_gunicorn_errors()
                     self._create_driver()
                     self._driver.start()
+                    assert self.services is not None
                     self.services.start()
                     self._started_in = os.getpid()
                 else:
@@ -261,10 +275,9 @@ class _State:
                 print(f'sushy-kubevirt: {line}', file=sys.stderr)
             sys.exit(_EXIT)
 
-    def misuse(self, environ) -> str:
+    def misuse(self, environ: types.WSGIEnvironment) -> str:
         """Tell why this process must not serve a request.
 
-        :param environ: of the request (WSGI)
         :returns: a sentence; '' if it may
         """
         if environ.get('wsgi.multiprocess'):
@@ -277,7 +290,8 @@ class _State:
                 'threads instead (gunicorn: --threads), or '
                 'sushy-kubevirt-redfish')
 
-    def systems(self, upstream):
+    def systems(self, upstream: abc.Callable[[typing.Any], typing.Any]
+                ) -> typing.Any:
         """Return the system driver.
 
         :param upstream: getter of upstream's choice
@@ -289,22 +303,23 @@ class _State:
                 self._create_driver()
         return self._driver
 
-    def vmedia(self, upstream):
+    def vmedia(self, upstream: abc.Callable[[typing.Any], typing.Any]
+               ) -> typing.Any:
         """Return the virtual media driver.
 
         :param upstream: getter of upstream's choice
         """
         if not self._is_kubevirt():
             return upstream(self._app)
-        driver = self.systems(None)
+        driver = self.systems(upstream)
         if self._vmedia is None or self._vmedia[0] is not driver:
-            media_class = stevedore.DriverManager(
+            media_class: typing.Any = stevedore.DriverManager(
                 MEDIA_NAMESPACE, self._name()).driver
             self._vmedia = (driver, media_class(
                 self._app.config, self._app.logger, driver))
         return self._vmedia[1]
 
-    def serves_kubevirt(self):
+    def serves_kubevirt(self) -> bool:
         """Return whether the kubevirt driver serves the requests.
 
         The first call installs its routes. Later changes of the options have
@@ -319,17 +334,18 @@ class _State:
                     self._serves_kubevirt = selected
         return self._serves_kubevirt
 
-    def refusal(self, environ):
+    def refusal(self, environ: types.WSGIEnvironment) -> int | None:
         """Check the host of a request, if no accounts are configured.
 
         :returns: HTTP status code with which to refuse it, or None
         """
+        assert self.services is not None
         if self.services.login.required or served_hosts.serves(
                 environ, self.services.settings.host_names):
             return None
         return 421
 
-    def kubevirt_selected(self):
+    def kubevirt_selected(self) -> bool:
         """Return whether the current options name the kubevirt driver.
 
         An unknown driver name is reported later, by `check`.
@@ -339,19 +355,16 @@ class _State:
         except settings.InvalidSettings:
             return False
 
-    def _name(self):
+    def _name(self) -> typing.Any:
         return self._app.config.get(DRIVER)
 
-    def _is_kubevirt(self):
+    def _is_kubevirt(self) -> bool:
         name = self._name()
         return name is not None and issubclass(_load(name),
                                                system_driver.KubeVirtDriver)
 
-    def use(self, driver) -> None:
-        """Use a driver that a test created.
-
-        :param driver: a `system_driver.KubeVirtDriver`
-        """
+    def use(self, driver: system_driver.KubeVirtDriver) -> None:
+        """Use a driver that a test created."""
         self._close_driver()
         self._driver = driver
         self.services = service_context.Services(
@@ -367,7 +380,7 @@ class _State:
         config, name = self._app.config, self._name()
         driver_class = _load(name)
         arguments = _ARGUMENTS.get(name, lambda config: ())(config)
-        desired = (name, arguments)
+        desired: tuple[object, ...] = (name, arguments)
         if issubclass(driver_class, system_driver.KubeVirtDriver):
             desired += (settings.read(config),)
         if self._driver is not None and self._arguments == desired:
@@ -398,42 +411,44 @@ class _State:
         self._driver = self._arguments = self.services = None
 
 
-def _refuse(environ, start_response, code, detail: str = ''):
+def _refuse(environ: types.WSGIEnvironment,
+            start_response: types.StartResponse, code: int,
+            detail: str = '') -> list[bytes]:
     """Answer a request with an error, see `server_errors.response`."""
     phrase, headers, body = server_errors.response_to(environ, code, detail)
     start_response(f'{code} {phrase}', list(headers.items()))
     return [body]
 
 
-def _defer_tls_handshake(context) -> None:
+def _defer_tls_handshake(context: ssl.SSLContext | None) -> None:
     """Do TLS handshakes in the threads that serve connections.
 
     Werkzeug's server does them in the thread that accepts connections, where
     one silent client would block all others.
 
-    :param context: the server's `ssl.SSLContext`; None without TLS
+    :param context: the server's; None without TLS
     """
     if context is not None:
-        context.wrap_socket = functools.partial(
-            context.wrap_socket, do_handshake_on_connect=False)
+        setattr(context, 'wrap_socket', functools.partial(
+            context.wrap_socket, do_handshake_on_connect=False))
 
 
 def _replace_gunicorn_errors() -> None:
     """Let gunicorn answer invalid HTTP with Redfish errors, if it serves."""
-    util = sys.modules.get('gunicorn.util')
+    util: typing.Any = sys.modules.get('gunicorn.util')
     if util is not None:
         util.write_error = server_errors.for_gunicorn(util.write_nonblock)
 
 
-def _state(app):
-    found = app.extensions.get(_KEY)
-    if found is None:
+def _state(app: typing.Any) -> _State:
+    state: _State | None = app.extensions.get(_KEY)
+    if state is None:
         # With two threads here, both get the object of the first.
-        found = app.extensions.setdefault(_KEY, _State(app))
-    return found
+        state = app.extensions.setdefault(_KEY, _State(app))
+    return state
 
 
-def _set_up_logging(app) -> None:
+def _set_up_logging(app: typing.Any) -> None:
     """Log to the application's handler, unless logging is configured.
 
     Flask decides the same way for its own logger.
@@ -446,7 +461,7 @@ def _set_up_logging(app) -> None:
 
 
 @functools.cache
-def _load(name):
+def _load(name: str) -> typing.Any:
     """Load the class of a driver.
 
     :param name: name of its entry point
@@ -467,13 +482,13 @@ def _load(name):
         ) from None
 
 
-def _replace_authentication(middleware) -> None:
+def _replace_authentication(middleware: typing.Any) -> None:
     """Disable upstream's authentication where the kubevirt driver serves."""
     stock_init = middleware.__init__
     stock_call = middleware.__call__
 
     @functools.wraps(stock_init)
-    def init(self, app, auth_file) -> None:
+    def init(self: typing.Any, app: typing.Any, auth_file: object) -> None:
         # app is the bound method `wsgi_app` of the application.
         self.state = _state(app.__self__)
         self.app, self.auth_file = app, auth_file
@@ -481,7 +496,8 @@ def _replace_authentication(middleware) -> None:
             stock_init(self, app, auth_file)
 
     @functools.wraps(stock_call)
-    def call(self, environ, start_response):
+    def call(self: typing.Any, environ: types.WSGIEnvironment,
+             start_response: types.StartResponse) -> abc.Iterable[bytes]:
         if self.state.serves_kubevirt():
             return self.app(environ, start_response)
         return stock_call(self, environ, start_response)

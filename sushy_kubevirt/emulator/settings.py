@@ -7,15 +7,22 @@ with its name and value.
 
 from __future__ import annotations
 
+from collections import abc
 import dataclasses
 import ipaddress
 import re
 import sys
+import typing
 import uuid
 
 from sushy_kubevirt.emulator import media_settings
 from sushy_kubevirt.machine import options
 from sushy_kubevirt.redfish.services.events import event_options
+
+if typing.TYPE_CHECKING:
+    from sushy_kubevirt.machine import machine as machine_
+
+_Network: typing.TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 PREFIX = 'SUSHY_EMULATOR_KUBEVIRT_'
 
@@ -52,53 +59,47 @@ class Settings:
     :param kubeconfig: path of a kubeconfig; None: $KUBECONFIG, the service
         account of the pod, ~/.kube/config
     :param context: name of a context in it; None for its current one
-    :param namespaces: tuple of names; () for all; None for that of the
-        kubeconfig's context or the service account
+    :param namespaces: () for all; None for that of the kubeconfig's context
+        or the service account
     :param label_selector: Kubernetes label selector
     :param vm: 'namespace/name' of the only VM that is served, or None
-    :param allowed: frozenset of UUIDs, 'namespace/name' and, with a single
-        namespace, names; None for all
+    :param allowed: UUIDs, 'namespace/name' and, with a single namespace,
+        names; None for all
     :param power_off: whether systems may be switched off
-    :param accounts: tuple of paths of files and folders with accounts; empty
-        for access without authentication
+    :param accounts: paths of files and folders with accounts; empty for
+        access without authentication
     :param account_management: whether clients may create accounts
     :param session_timeout: seconds
-    :param trusted_proxies: tuple of `ipaddress` networks
-    :param host_names: tuple of names, see `served_hosts.serves`
+    :param host_names: see `served_hosts.serves`
     :param state_secret: 'namespace/name' of the Secret that stores
         subscriptions and the services' settings; None for the default name
-    :param service_ports: tuple of (protocol, port), as clients use them; empty
-        for what the request shows
+    :param service_ports: (protocol, port), as clients use them; empty for
+        what the request shows
     :param web_page: whether the web page is served
     :param web_modules: path of the folder with xterm.js and noVNC
-    :param events: `event_options.EventOptions`
-    :param machine: `options.Options`
     """
 
     kubeconfig: str | None = None
     context: str | None = None
-    namespaces: tuple | None = None
+    namespaces: tuple[str, ...] | None = None
     label_selector: str = ''
     vm: str | None = None
-    allowed: frozenset | None = None
+    allowed: frozenset[str] | None = None
     power_off: bool = True
-    accounts: tuple = ()
+    accounts: tuple[str, ...] = ()
     account_management: bool = True
     session_timeout: int = 1800
-    trusted_proxies: tuple = ()
-    host_names: tuple = ()
+    trusted_proxies: tuple[_Network, ...] = ()
+    host_names: tuple[str, ...] = ()
     state_secret: str | None = None
-    service_ports: tuple = ()
+    service_ports: tuple[tuple[str, int], ...] = ()
     web_page: bool = True
     web_modules: str = sys.prefix + '/share/sushy-kubevirt/web'
     events: event_options.EventOptions = event_options.EventOptions()
     machine: options.Options = options.Options()
 
-    def allows(self, machine) -> bool:
-        """Return whether clients may access a system and get its events.
-
-        :param machine: a `machine.Machine`
-        """
+    def allows(self, machine: machine_.Machine) -> bool:
+        """Return whether clients may access a system and get its events."""
         if (self.allowed is None or machine.uuid in self.allowed
                 or machine.qualified_name in self.allowed):
             return True
@@ -107,14 +108,14 @@ class Settings:
         return machine.name in self.allowed and not is_uuid(machine.name)
 
 
-def is_vm(text):
+def is_vm(text: str) -> bool:
     """Return whether a text is a VM's qualified name, 'namespace/name'."""
     namespace, slash, name = text.partition('/')
     return bool(slash and _LABEL.fullmatch(namespace)
                 and _NAME.fullmatch(name))
 
 
-def is_uuid(text) -> bool:
+def is_uuid(text: str) -> bool:
     """Return whether a text is a UUID, in any notation."""
     try:
         uuid.UUID(text)
@@ -123,13 +124,13 @@ def is_uuid(text) -> bool:
     return True
 
 
-def _text(value):
+def _text(value: typing.Any) -> str:
     if not isinstance(value, str) or not value:
         raise ValueError('must be a non-empty string')
     return value
 
 
-def _namespaces(value):
+def _namespaces(value: typing.Any) -> tuple[str, ...]:
     if value == ALL:
         return ()
     if isinstance(value, str):
@@ -142,45 +143,45 @@ def _namespaces(value):
     return tuple(dict.fromkeys(value))
 
 
-def _vm(value):
+def _vm(value: typing.Any) -> str:
     if not isinstance(value, str) or not is_vm(value):
         raise ValueError("must be one VM as 'namespace/name'")
     return value
 
 
-def _secret(value):
+def _secret(value: typing.Any) -> str:
     if not isinstance(value, str) or not is_vm(value):
         raise ValueError("must be one Secret as 'namespace/name'")
     return value
 
 
-def _number(value):
+def _number(value: typing.Any) -> int:
     if (isinstance(value, bool) or not isinstance(value, int)
             or not 0 <= value <= 1000):
         raise ValueError('must be a number from 0 to 1000')
     return value
 
 
-def _run_strategy(value):
+def _run_strategy(value: typing.Any) -> str:
     if value not in RUN_STRATEGIES:
         raise ValueError(f"must be one of {', '.join(RUN_STRATEGIES)}")
     return value
 
 
-def _seconds(value):
+def _seconds(value: typing.Any) -> float:
     if (isinstance(value, bool) or not isinstance(value, (int, float))
             or not 0 < value < 86400):
         raise ValueError('must be a number of seconds above 0')
     return float(value)
 
 
-def _allowed(value):
+def _allowed(value: typing.Any) -> frozenset[str]:
     if not isinstance(value, (list, tuple, set, frozenset)):
         raise ValueError('must be a list')
-    found = set()
+    allowed = set()
     for item in value:
         try:
-            found.add(str(uuid.UUID(item)))
+            allowed.add(str(uuid.UUID(item)))
             continue
         except (AttributeError, TypeError, ValueError):
             pass
@@ -188,17 +189,17 @@ def _allowed(value):
                 is_vm(item) or _NAME.fullmatch(item)):
             raise ValueError(
                 f"must contain UUIDs, 'namespace/name' or names, not {item!r}")
-        found.add(item)
-    return frozenset(found)
+        allowed.add(item)
+    return frozenset(allowed)
 
 
-def _true_or_false(value):
+def _true_or_false(value: typing.Any) -> bool:
     if not isinstance(value, bool):
         raise ValueError('must be True or False')
     return value
 
 
-def _paths(value):
+def _paths(value: typing.Any) -> tuple[str, ...]:
     if isinstance(value, str):
         value = [value]
     if (not isinstance(value, (list, tuple)) or not value
@@ -208,14 +209,14 @@ def _paths(value):
     return tuple(dict.fromkeys(value))
 
 
-def _session_timeout(value):
+def _session_timeout(value: typing.Any) -> int:
     if (isinstance(value, bool) or not isinstance(value, int)
             or not 30 <= value <= 86400):
         raise ValueError('must be a number of seconds from 30 to 86400')
     return value
 
 
-def _networks(value):
+def _networks(value: typing.Any) -> tuple[_Network, ...]:
     if isinstance(value, str):
         value = [value]
     if not isinstance(value, (list, tuple)):
@@ -227,7 +228,7 @@ def _networks(value):
             f'must contain addresses or networks: {exc}') from None
 
 
-def _host_names(value):
+def _host_names(value: typing.Any) -> tuple[str, ...]:
     if not isinstance(value, (list, tuple)) or not all(
             isinstance(name, str) and (
                 name == ALL or _NAME.fullmatch(name.removeprefix('*.')))
@@ -237,7 +238,7 @@ def _host_names(value):
     return tuple(value)
 
 
-def _service_ports(value):
+def _service_ports(value: typing.Any) -> tuple[tuple[str, int], ...]:
     if not isinstance(value, dict) or not all(
             name in PROTOCOLS and isinstance(port, int)
             and not isinstance(port, bool) and 0 < port < 65536
@@ -246,7 +247,7 @@ def _service_ports(value):
     return tuple(sorted(value.items()))
 
 
-def _option_names(value):
+def _option_names(value: typing.Any) -> dict[str, str]:
     if not isinstance(value, dict) or not all(
             PREFIX + str(option) in OPTIONS and isinstance(name, str) and name
             for option, name in value.items()):
@@ -255,15 +256,18 @@ def _option_names(value):
     return value
 
 
+_Table: typing.TypeAlias = dict[
+    str, tuple[str, abc.Callable[[typing.Any], object]]]
+
 # Option without prefix: (field, function that checks the value).
-_SCOPE = {
+_SCOPE: _Table = {
     'KUBECONFIG': ('kubeconfig', _text),
     'CONTEXT': ('context', _text),
     'NAMESPACES': ('namespaces', _namespaces),
     'LABEL_SELECTOR': ('label_selector', _text),
     'VM': ('vm', _vm),
 }
-_SERVICES = {
+_SERVICES: _Table = {
     'STATE_SECRET': ('state_secret', _secret),
     'ACCOUNTS': ('accounts', _paths),
     'ACCOUNT_MANAGEMENT': ('account_management', _true_or_false),
@@ -274,7 +278,7 @@ _SERVICES = {
     'WEB_PAGE': ('web_page', _true_or_false),
     'WEB_MODULES': ('web_modules', _text),
 }
-_EVENTS = {
+_EVENTS: _Table = {
     'EVENT_ALLOWED_HOSTS': ('allowed_hosts', media_settings.hosts),
     'EVENT_DENIED_HOSTS': ('denied_hosts', media_settings.denied_hosts),
     'EVENT_DENIED_HOSTS_FILE': ('denied_hosts_file',
@@ -286,7 +290,7 @@ _EVENTS = {
     'EVENT_STREAMS': ('streams', _number),
     'EVENT_LOG': ('log', _true_or_false),
 }
-_MACHINE = {
+_MACHINE: _Table = {
     'RUN_STRATEGY': ('run_strategy', _run_strategy),
     'REBOOT_POLICY': ('reboot_policy', _true_or_false),
     'WRITE_DEADLINE': ('write_deadline', _seconds),
@@ -294,7 +298,7 @@ _MACHINE = {
     'STALE_SECONDS': ('stale_seconds', _seconds),
     'WATCH_SECONDS': ('watch_seconds', _seconds),
 }
-_MEDIA = {
+_MEDIA: _Table = {
     'MEDIA_STORAGE_CLASS': ('storage_class', _text),
     'MEDIA_ACCESS_MODE': ('access_mode', _text),
     'MEDIA_MINIMUM_SIZE': ('minimum_size', media_settings.size),
@@ -323,28 +327,28 @@ OPTIONS = tuple(PREFIX + name for name in (
     *_SCOPE, *_SERVICES, *_EVENTS, *_MACHINE, *_MEDIA, _OPTION_NAMES))
 
 
-def _names(table, names):
+def _names(table: _Table, names: dict[str, str] | None) -> dict[str, str]:
     """Name the options of a table in messages.
 
     :param table: `_MEDIA` or `_EVENTS`
     :param names: value of OPTION_NAMES; None for the options' own names
-    :returns: dict of field to name
+    :returns: by field
     """
     return {field: PREFIX + option if names is None else names[option]
             for option, (field, _check) in table.items()
             if names is None or option in names}
 
 
-def read(config):
+def read(config: abc.Mapping[str, typing.Any]) -> Settings:
     """Check the options.
 
-    :param config: mapping of all options in sushy-emulator's config file
-    :returns: `Settings`
+    :param config: all options in sushy-emulator's config file
     :raises: `InvalidSettings` that names every invalid option
     """
-    problems = []
+    problems: list[str] = []
 
-    def take(name, check):
+    def take(name: str, check: abc.Callable[[typing.Any], object]
+             ) -> typing.Any:
         value = config.get(name)
         if value is None:
             return None
@@ -389,7 +393,7 @@ def read(config):
     if problems:
         raise InvalidSettings('\n'.join(problems))
 
-    def given(values):
+    def given(values: dict[str, typing.Any]) -> dict[str, typing.Any]:
         return {field: value for field, value in values.items()
                 if value is not None}
 

@@ -13,7 +13,10 @@ are all replaced (`redfish.routes`). Those methods raise NotSupportedError.
 
 from __future__ import annotations
 
+from collections import abc
 import contextlib
+import logging
+import typing
 import uuid
 
 from sushy_tools.emulator.resources.systems import base
@@ -24,35 +27,41 @@ from sushy_kubevirt.kube import connection
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.machine import cluster
 
+if typing.TYPE_CHECKING:
+    from sushy_kubevirt.machine import machine as machine_
+
 
 class KubeVirtDriver(base.AbstractSystemsDriver):
     """KubeVirt VirtualMachines as Redfish systems."""
 
     @classmethod
-    def initialize(cls, config, logger):
+    def initialize(cls, config: abc.Mapping[str, typing.Any],
+                   logger: logging.Logger) -> type[typing.Self]:
         """Store sushy-emulator's configuration.
 
-        :param config: mapping of the config file's options
-        :param logger: the application's logger
+        :param config: the config file's options
+        :param logger: the application's
         :returns: the class; calling it creates the driver
         """
         super().initialize(config, logger)
         return cls
 
-    def __init__(self, machines=None, given=None, access=None) -> None:
+    def __init__(self, machines: cluster.Cluster | None = None,
+                 given: settings.Settings | None = None,
+                 access: connection.Access | None = None) -> None:
         """Create the driver without calling the cluster's API.
 
-        :param machines: a `cluster.Cluster`; None creates the one that the
-            configuration describes
-        :param given: the `settings.Settings`; None reads the configuration
-        :param access: the `connection.Access` of ``machines``
+        :param machines: None creates what the configuration describes
+        :param given: None reads the configuration
+        :param access: that of ``machines``
         :raises: `settings.InvalidSettings`, `errors.ConfigError`
         """
         self.settings = given or settings.read(self._config)
-        self._api_server = (access.server, access.ca) if access else ()
+        self._api_server: tuple[str | None, ...] = (
+            (access.server, access.ca) if access else ())
         self.cluster = machines or self._connect()
 
-    def _connect(self):
+    def _connect(self) -> cluster.Cluster:
         scope = self.settings
         api = connection.Connection.from_options(
             kubeconfig=scope.kubeconfig, context=scope.context)
@@ -67,7 +76,7 @@ class KubeVirtDriver(base.AbstractSystemsDriver):
             vm=scope.vm)
 
     @property
-    def uuid_of_service(self):
+    def uuid_of_service(self) -> str:
         """The UUID of the Redfish service (``ServiceRoot.UUID``).
 
         Derived from the cluster and the scope that is served, so that a
@@ -88,18 +97,17 @@ class KubeVirtDriver(base.AbstractSystemsDriver):
 
     # Finding machines
 
-    def machines(self):
+    def machines(self) -> abc.Sequence[machine_.Machine]:
         """List the machines that clients may access.
 
-        :returns: sequence of `machine.Machine`, sorted by namespace and name;
-            see `cluster.Cluster.machines`
+        :returns: sorted by namespace and name; see `cluster.Cluster.machines`
         """
-        found = self.cluster.machines()
+        machines = self.cluster.machines()
         if self.settings.allowed is None:
-            return found
-        return [machine for machine in found if self.settings.allows(machine)]
+            return machines
+        return list(filter(self.settings.allows, machines))
 
-    def machine(self, identity):
+    def machine(self, identity: str) -> machine_.Machine:
         """Look up a machine that clients may access.
 
         A machine outside SUSHY_EMULATOR_ALLOWED_INSTANCES is treated like
@@ -107,7 +115,6 @@ class KubeVirtDriver(base.AbstractSystemsDriver):
 
         :param identity: UUID, name, 'namespace/name' or 'namespace:name'
             (a URL path segment cannot hold a plain slash)
-        :returns: `machine.Machine`
         :raises: `errors.MachineNotFound`, `errors.AmbiguousName`
         """
         try:
@@ -125,7 +132,7 @@ class KubeVirtDriver(base.AbstractSystemsDriver):
         return machine
 
     @property
-    def only(self):
+    def only(self) -> str | None:
         """The identity of the VM of a single-VM service, else None.
 
         Set by SUSHY_EMULATOR_KUBEVIRT_VM. A scope that happens to hold one VM
@@ -133,25 +140,26 @@ class KubeVirtDriver(base.AbstractSystemsDriver):
         """
         return self.settings.vm
 
-    def _choose(self, identity, candidates):
-        """Return the one accessible machine among several of one name.
+    def _choose(self, identity: str, candidates: abc.Iterable[str]
+                ) -> machine_.Machine:
+        """Return the only accessible machine among several of one name.
 
-        :param candidates: list of 'namespace/name'
+        :param candidates: of 'namespace/name'
         :raises: `errors.MachineNotFound` if none is accessible,
             `errors.AmbiguousName` if several are
         """
-        found = []
+        accessible = []
         for candidate in candidates:
             with contextlib.suppress(errors.MachineNotFound):
                 machine = self.cluster.machine(candidate, wait=False)
                 if self.settings.allows(machine):
-                    found.append(machine)
-        if not found:
+                    accessible.append(machine)
+        if not accessible:
             raise errors.MachineNotFound(identity)
-        if len(found) > 1:
+        if len(accessible) > 1:
             raise errors.AmbiguousName(
-                identity, [machine.qualified_name for machine in found])
-        return found[0]
+                identity, [machine.qualified_name for machine in accessible])
+        return accessible[0]
 
     # AbstractSystemsDriver, sushy-tools 2.2.0
 
@@ -160,7 +168,7 @@ class KubeVirtDriver(base.AbstractSystemsDriver):
         """Return the name of the driver, for sushy-emulator's log."""
         return '<kubevirt>'
 
-    def _unsupported(self, *_args):
+    def _unsupported(self, *_args: object) -> typing.NoReturn:
         """Refuse a call of a view that this project does not replace.
 
         :raises: `error.NotSupportedError`, which Redfish answers with 501
