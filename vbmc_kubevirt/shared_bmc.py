@@ -61,7 +61,6 @@ class Common:
     """What all BMCs of the process share.
 
     :param app: sushy-emulator's application after `plugin.prepare`
-    :param threads: a `service_threads.SharedThreads`
     :param readers: executor of IPMI commands that read
     :param writers: executor of IPMI commands that change a VM
     :param address: IP address to listen on
@@ -70,7 +69,7 @@ class Common:
 
     shared: shared_cluster.SharedCluster
     app: redfish_service.Application
-    threads: service_threads.SharedThreads
+    threads: service_threads.ServiceThreads
     readers: futures.Executor
     writers: futures.Executor
     address: str

@@ -188,7 +188,8 @@ class SharedPod:
         self._watcher = watcher.Watcher(
             self._shared.client, watched, api_resources.CONFIG_MAP,
             where.namespace, '', f'metadata.name={where.name}', self)
-        self._threads = service_threads.SharedThreads()
+        self._threads = service_threads.ServiceThreads(
+            service_threads.SHARED)
         self._requests = metrics.requests()
         self._common = shared_bmc.Common(
             self._shared, _application(), self._threads,

@@ -93,8 +93,6 @@ class Services:
                  sources: abc.Iterable[account_files.AccountSource]
                  | None = None) -> None:
         self.settings = settings
-        self._owns_threads = threads is None
-        self._threads = threads or service_threads.ServiceThreads()
         self.state = state_secret.StateSecret(
             cluster,
             state_secret.location(cluster, settings.state_secret),
@@ -107,6 +105,8 @@ class Services:
             self._accounts(tuple(sources)))
         self.sessions = sessions.Sessions(
             self.login, self.state, settings.session_timeout)
+        self._owns_threads = threads is None
+        self._threads = threads or service_threads.ServiceThreads()
         self.events = dispatcher.EventDispatcher(
             cluster, self.state, self._threads, settings.events,
             settings.allows)

@@ -4,54 +4,36 @@
 from __future__ import annotations
 
 from collections import abc
-import threading
-import typing
 
 from sushy_kubevirt.bmc import event_log
 from sushy_kubevirt.kube import delaying_queue
 
-#: Threads of `SharedThreads`.
+#: Number of threads of a process that serves many BMCs.
 SHARED = 4
-
-_Task: typing.TypeAlias = abc.Callable[[], None]
 
 
 class ServiceThreads:
-    """Those of one emulator: a thread for each call.
+    """The threads of an emulator, or of all BMCs of a process.
 
-    :ivar log_writer: writes the logs of its machines
+    :param number: of functions that may run at the same time
+    :ivar log_writer: writes the logs of the machines
     """
 
-    def __init__(self) -> None:
+    def __init__(self, number: int = 1) -> None:
         self.log_writer = event_log.Writer()
-
-    def run(self, function: _Task, seconds: float = 0) -> None:
-        """Call a function that may block in a thread.
-
-        :param seconds: time until then
-        """
-        timer = threading.Timer(seconds, function)
-        timer.daemon = True
-        timer.start()
-
-    def close(self) -> None:
-        """Stop the threads."""
-        self.log_writer.close()
-
-
-class SharedThreads(ServiceThreads):
-    """Those of all BMCs of a process that serves many: `SHARED` of them."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._worker = delaying_queue.Worker('services', SHARED)
+        self._worker = delaying_queue.Worker('services', number)
         self._worker.start()
 
-    def run(self, function: _Task, seconds: float = 0) -> None:
-        """See `ServiceThreads.run`; once if it waits already."""
+    def run(self, function: abc.Callable[[], None],
+            seconds: float = 0) -> None:
+        """Call a function that may block in a thread.
+
+        :param function: called once if it waits already, at the earlier time
+        :param seconds: time until then
+        """
         self._worker.queue.put(function, function, seconds)
 
     def close(self) -> None:
         """Stop the threads."""
-        super().close()
+        self.log_writer.close()
         self._worker.close()

@@ -8,11 +8,12 @@ from oslotest import base
 from sushy_kubevirt.redfish.services import service_threads
 
 
-class SharedThreadsTestCase(base.BaseTestCase):
+class ServiceThreadsTestCase(base.BaseTestCase):
 
     def setUp(self):
         super().setUp()
-        self.threads = service_threads.SharedThreads()
+        self.threads = service_threads.ServiceThreads(
+            service_threads.SHARED)
         self.addCleanup(self.threads.close)
 
     def test_runs_what_is_due_at_the_same_time_in_parallel(self):
@@ -27,3 +28,19 @@ class SharedThreadsTestCase(base.BaseTestCase):
             self.threads.run(lambda: 1 / 0)
         self.threads.run(lambda: results.put('done'), 0.01)
         self.assertEqual('done', results.get(timeout=30))
+
+    def test_what_waits_is_called_once(self):
+        threads = service_threads.ServiceThreads()
+        self.addCleanup(threads.close)
+        before = threading.active_count()
+        calls = queue.Queue()
+
+        def later():
+            calls.put('later')
+
+        for _ in range(50):
+            threads.run(later, 0.05)
+        self.assertEqual(before, threading.active_count())
+        self.assertEqual('later', calls.get(timeout=30))
+        threads.run(lambda: calls.put('end'), 0.1)
+        self.assertEqual('end', calls.get(timeout=30))

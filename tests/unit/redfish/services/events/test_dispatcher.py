@@ -145,7 +145,7 @@ class EventsTestCase(DispatcherTestCase):
         self.assertTrue(events.wait_observing(30))
 
     def test_machines_that_are_not_ready_occupy_no_shared_thread(self):
-        threads = service_threads.SharedThreads()
+        threads = service_threads.ServiceThreads(service_threads.SHARED)
         self.addCleanup(threads.close)
         tried = threading.Semaphore(0)
 
