@@ -21,8 +21,8 @@ replaced members are in this module, as of sushy-tools 2.2.0;
 `run`                  WSGI server and by the command sushy-emulator: invalid
                        options are reported here. `run` also moves TLS
                        handshakes out of the thread that accepts connections,
-                       cleans up on SIGTERM, and lets the server answer
-                       invalid HTTP with Redfish errors.
+                       has no reloader, cleans up on SIGTERM, and lets the
+                       server answer invalid HTTP with Redfish errors.
 `wsgi_app`             On the first request, when all upstream routes exist,
                        `routes.install` replaces their views. Unchanged
                        responses are sent again (`response_cache`).
@@ -142,6 +142,8 @@ def enable() -> None:
             from sushy_kubevirt.redfish.protocol import request_handler
             kwargs.setdefault('request_handler',
                               request_handler.RequestHandler)
+            # In debug mode it would load the application in a second process.
+            kwargs.setdefault('use_reloader', False)
             # The default would end the process without `close`.
             signal.signal(signal.SIGTERM, lambda *_: sys.exit())
         return stock['run'](app, *args, **kwargs)
@@ -281,14 +283,14 @@ class _State:
         :returns: a sentence; '' if it may
         """
         if environ.get('wsgi.multiprocess'):
-            reason = 'The server has several processes'
-        elif self._started_in not in (None, os.getpid()):
-            reason = 'The server has forked after it loaded the application'
-        else:
-            return ''
-        return (f'{reason}, but one must serve all requests: use several '
-                'threads instead (gunicorn: --threads), or '
-                'sushy-kubevirt-redfish')
+            return ('The server has several processes, but one must serve '
+                    'all requests: use several threads instead (gunicorn: '
+                    '--threads), or sushy-kubevirt-redfish')
+        if self._started_in not in (None, os.getpid()):
+            return ('The server has forked after it loaded the application: '
+                    'load it in one process that serves all requests (uWSGI: '
+                    '--lazy-apps), or use sushy-kubevirt-redfish')
+        return ''
 
     def systems(self, upstream: abc.Callable[[typing.Any], typing.Any]
                 ) -> typing.Any:

@@ -43,7 +43,7 @@ def subscribe(cluster: _Cluster, callback: protocols.Subscriber) -> None:
     """Call a function on each change of a medium, in this process.
 
     A medium that was inserted before this process started is reported once,
-    with old equal to new. A child process starts without subscriptions.
+    with old equal to new.
 
     :param callback: called one at a time in the thread of a watch, so it must
         not block

@@ -86,6 +86,12 @@ class TestStart(OneProcessTestCase):
         [path] = started.systems()
         started.request('GET', path, expect=200)
 
+    def test_debug_mode_has_no_reloader(self):
+        started = self.start('werkzeug', env={'FLASK_DEBUG': '1'})
+        started.request('GET', SYSTEMS, expect=200)
+        self.assertIn('Debug mode: on', started.process.output)
+        self.assertNotIn('Restarting with', started.process.output)
+
     def test_other_drivers_have_workers(self):
         started = self.useFixture(emulator.Emulator(
             settings={'SUSHY_EMULATOR_SYSTEM_DRIVER': 'fake'},

@@ -194,13 +194,14 @@ class TestSelection(redfish.RedfishTestCase):
         path = '/redfish/v1/'
         self.assertEqual(200, self.client.get(path).status_code)
         log = self.useFixture(fixtures.FakeLogger())
-        for state_pid, environ in ((None, {'wsgi.multiprocess': True}),
-                                   (1, {})):
+        for state_pid, environ, option in (
+                (None, {'wsgi.multiprocess': True}, '--threads'),
+                (1, {}, '--lazy-apps')):
             with mock.patch.object(state, '_started_in', state_pid):
                 answer = self.client.get(path, environ_overrides=environ)
             self.assertEqual(503, answer.status_code)
             for text in answer.text, log.output:
-                self.assertIn('--threads', text)
+                self.assertIn(option, text)
                 self.assertIn('sushy-kubevirt-redfish', text)
             self.check_error(answer)
 
