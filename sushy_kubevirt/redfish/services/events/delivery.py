@@ -177,6 +177,7 @@ class Delivery:
     def _begin(self, subscription: Subscription,
                history: abc.Iterable[Record]) -> None:
         position = self._positions.setdefault(subscription.id, Position())
+        position.failures = 0
         subscriber = self._subscribers[subscription.id] = _Subscriber(
             self, subscription, position)
         last = position.number
@@ -326,8 +327,9 @@ class _Subscriber:
         body = json.dumps(event_record.event(
             records, subscription.context, subscription.filter.types)).encode()
         try:
-            await asyncio.wait_for(poster.post(body, subscription.headers),
-                                   POST_SECONDS)
+            # `asyncio.wait_for` can miss the end of the subscription.
+            async with asyncio.timeout(POST_SECONDS):
+                await poster.post(body, subscription.headers)
         except asyncio.CancelledError:
             raise
         except Exception as e:

@@ -174,6 +174,41 @@ class DeliveryTestCase(base.BaseTestCase):
         self.assert_no_delivery()
         self.assertEqual(0, self.delivery.failures('a'))
 
+    def test_resumed_subscription_has_all_its_tries(self):
+        Poster.fails = [http_push.Failed('no')] * 3
+        self.subscribe('a', policy=subscriptions.Policy.SUSPEND)
+        self.delivery.refresh()
+        self.delivery.take(self.record('1'))
+        self.store.calls.get(timeout=30)
+        self.assert_no_delivery()
+        self.delivery.refresh()
+        self.delivery.take(self.record('2'))
+        self.assertEqual(('/a', ['2']), self.next_delivery())
+
+    def test_subscription_that_is_removed_during_its_delivery(self):
+        begun, subscriber, closed = queue.Queue(), [], threading.Event()
+
+        class LastPoster(Poster):
+
+            async def post(poster, body, headers):
+                await super().post(body, headers)
+                subscriber[0].end()
+
+            def close(poster):
+                closed.set()
+
+        self.useFixture(fixtures.MonkeyPatch(
+            'sushy_kubevirt.redfish.services.events.http_push.Poster',
+            LastPoster))
+        self.subscribe('a')
+        self.delivery.refresh()
+        self.delivery._call(lambda: begun.put(
+            self.delivery._subscribers['a']))
+        subscriber.append(begun.get(timeout=30))
+        self.delivery.take(self.record('1'))
+        self.next_delivery()
+        self.assertTrue(closed.wait(10))
+
     def test_event_in_history_is_not_taken_again(self):
         self.subscribe('a')
         record = self.record('1')
@@ -208,8 +243,9 @@ class DeliveryTestCase(base.BaseTestCase):
             '.MAX_PAUSE_SECONDS', 0.01))
         Poster.fails = [http_push.Failed('no')]
         self.subscribe('a', policy=subscriptions.Policy.BACKOFF)
-        self.delivery._positions['a'] = delivery.Position(0, 2000)
         self.delivery.refresh()
+        self.delivery._call(lambda: setattr(
+            self.delivery._positions['a'], 'failures', 2000))
         self.delivery.take(self.record('1'))
         self.assertEqual(('/a', ['1']), self.next_delivery())
 
