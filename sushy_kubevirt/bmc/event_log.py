@@ -44,7 +44,7 @@ from sushy_kubevirt.kube import objects
 from sushy_kubevirt.kube import retry
 from sushy_kubevirt.kube import stored_names
 from sushy_kubevirt.machine import media
-from sushy_kubevirt.machine import run_strategy
+from sushy_kubevirt.machine import vm_state
 
 if typing.TYPE_CHECKING:
     from sushy_kubevirt.bmc import state_secret
@@ -425,7 +425,7 @@ class Log:
                     field_selector='involvedObject.name=' + name):
                 yield [event for event in items
                        if _is_about(event, machine, born)], version
-        if vmi is None or run_strategy.has_run(vmi):
+        if vmi is None or vm_state.has_run(vmi):
             return
         for uid in (vmi.get('status') or {}).get('activePods') or ():
             for items, version in self._cluster.client.pages(

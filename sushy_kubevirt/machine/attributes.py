@@ -16,7 +16,7 @@ import typing
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.kube import stored_names
 from sushy_kubevirt.machine import changes
-from sushy_kubevirt.machine import run_strategy
+from sushy_kubevirt.machine import vm_state
 
 if typing.TYPE_CHECKING:
     from collections import abc
@@ -51,7 +51,7 @@ def current(vm: objects.VirtualMachine,
     :returns: the same as `get` while the machine is off
     """
     before = _load(vm, stored_names.ATTRIBUTES_BEFORE)
-    if (run_strategy.is_active(vmi)
+    if (vm_state.is_active(vmi)
             and before.get('vmi') == vmi['metadata']['uid']
             and isinstance(before.get('values'), dict)):
         return _primitives(before['values'])
@@ -115,7 +115,7 @@ def _replace(vm: objects.VirtualMachine,
             'Attributes', '...', message='All attributes together are '
             f'larger than {LARGEST} bytes')
     before = None
-    if run_strategy.is_active(vmi) and current(vm, vmi) != new:
+    if vm_state.is_active(vmi) and current(vm, vmi) != new:
         before = json.dumps({'vmi': vmi['metadata']['uid'],
                              'values': current(vm, vmi)}, sort_keys=True)
     _annotate(vm, stored_names.ATTRIBUTES, text if new else None)

@@ -17,7 +17,7 @@ from sushy_kubevirt.machine import attributes
 from sushy_kubevirt.machine import boot
 from sushy_kubevirt.machine import changes
 from sushy_kubevirt.machine import firmware
-from sushy_kubevirt.machine import run_strategy
+from sushy_kubevirt.machine import vm_state
 
 if typing.TYPE_CHECKING:
     from collections import abc
@@ -115,7 +115,7 @@ def current(vm: objects.VirtualMachine,
     """Return the attributes of the present boot, by name; of the next boot
     while the machine is off.
     """
-    if not run_strategy.is_active(vmi):
+    if not vm_state.is_active(vmi):
         return pending(vm, vmi)
     return {**attributes.current(vm, vmi),
             **_vm_attributes({'spec': {'template': vmi}}, None)}

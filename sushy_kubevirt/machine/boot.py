@@ -25,6 +25,7 @@ from sushy_kubevirt.machine import firmware
 from sushy_kubevirt.machine.media import media_annotation
 from sushy_kubevirt.machine import pod_interface
 from sushy_kubevirt.machine import run_strategy
+from sushy_kubevirt.machine import vm_state
 
 if typing.TYPE_CHECKING:
     from collections import abc
@@ -114,8 +115,8 @@ def booted_from(vmi: objects.VirtualMachineInstance | None) -> Target | None:
 
     :returns: `Target.NONE` if there is no device; None if no guest runs
     """
-    if (not run_strategy.is_active(vmi)
-            or run_strategy.phase(vmi) not in ('Running', 'Unknown')):
+    if (not vm_state.is_active(vmi)
+            or vm_state.phase(vmi) not in ('Running', 'Unknown')):
         return None
     device = boot_order.first(vmi)
     class_ = device.class_ if device else boot_order.unnumbered(vmi)

@@ -19,7 +19,7 @@ from sushy_kubevirt.machine import bmc_annotations
 from sushy_kubevirt.machine import boot_order
 from sushy_kubevirt.machine import firmware
 from sushy_kubevirt.machine.media import media_annotation
-from sushy_kubevirt.machine import run_strategy
+from sushy_kubevirt.machine import vm_state
 
 if typing.TYPE_CHECKING:
     from collections import abc
@@ -124,7 +124,7 @@ def _was_assigned(vmi: objects.VirtualMachineInstance) -> bool:
     # KubeVirt sets nodeName in the transition from Scheduling to Scheduled.
     # Failed is not in the list: a VMI may fail before that transition.
     return bool((vmi.get('status') or {}).get('nodeName')
-                or run_strategy.phase(vmi) in (
+                or vm_state.phase(vmi) in (
                     'Scheduled', 'Running', 'Unknown', 'Succeeded'))
 
 

@@ -39,8 +39,8 @@ from sushy_kubevirt.machine import power_restore_policy
 from sushy_kubevirt.machine import power_state
 from sushy_kubevirt.machine import protocols
 from sushy_kubevirt.machine import reset
-from sushy_kubevirt.machine import run_strategy
 from sushy_kubevirt.machine import vm_cache
+from sushy_kubevirt.machine import vm_state
 
 if typing.TYPE_CHECKING:
     from sushy_kubevirt.kube import feature_gates
@@ -209,7 +209,7 @@ class Machine:
         try:
             vmi = self.cluster.client.get(api_resources.VMI, *self.key)
         except errors.ObjectNotFound:
-            vm = run_strategy.without_vmi(vm)
+            vm = vm_state.without_vmi(vm)
             if known:
                 cache.discard_vmi(self.key, known)
         else:
@@ -435,10 +435,10 @@ class Machine:
 
         def shown(vm: Vm, vmi: Vmi | None) -> bool:
             # A VMI may be reported before its VM.
-            return run_strategy.shows(action, vm, vmi, uid) and (
+            return vm_state.shows(action, vm, vmi, uid) and (
                 vm_before is None or vm['metadata']['resourceVersion']
                 != vm_before['metadata']['resourceVersion']
-                or run_strategy.shows(action, vm_before, vmi_before, uid))
+                or vm_state.shows(action, vm_before, vmi_before, uid))
 
         try:
             self.cluster.client.action(resource, *self.key, action, body)
@@ -487,7 +487,7 @@ class Machine:
     def running_uid(self) -> str | None:
         """Return the uid of the VMI that has not ended, or None."""
         _vm, vmi = self.objects()
-        return vmi['metadata']['uid'] if run_strategy.is_active(vmi) else None
+        return vmi['metadata']['uid'] if vm_state.is_active(vmi) else None
 
     def shows(self, reset_type: ResetType, before: str | None) -> bool:
         """Return whether a reset has had an effect, see `reset.shows`.
@@ -599,7 +599,7 @@ class Machine:
         While the machine is off this is the value of `secure_boot`.
         """
         vm, vmi = self.objects()
-        if run_strategy.is_active(vmi):
+        if vm_state.is_active(vmi):
             return firmware.secure_boot({'spec': {'template': vmi}})
         return firmware.secure_boot(vm, vmi)
 

@@ -20,13 +20,13 @@ import typing
 
 from sushy_kubevirt.machine import bmc_annotations
 from sushy_kubevirt.machine import boot_overrides
-from sushy_kubevirt.machine import run_strategy
+from sushy_kubevirt.machine import vm_state
 
 if typing.TYPE_CHECKING:
     from sushy_kubevirt.kube import objects
     from sushy_kubevirt.machine import protocols
 
-_PATH = '/metadata/annotations/' + run_strategy.VM_GENERATION.replace(
+_PATH = '/metadata/annotations/' + vm_state.VM_GENERATION.replace(
     '/', '~1')
 
 
@@ -38,11 +38,11 @@ def lags(vm: objects.VirtualMachine, vmi: objects.VirtualMachineInstance | None
         been restored. While another one-time boot is pending,
         ``observedGeneration`` tells whether a VMI was created with it.
     """
-    return (run_strategy.is_active(vmi)
+    return (vm_state.is_active(vmi)
             and bmc_annotations.boot_once_id(vmi) is not None
             and boot_overrides.once(vm) is None
             and _recorded(vmi) is not None
-            and not run_strategy.is_latest(vm, vmi))
+            and not vm_state.is_latest(vm, vmi))
 
 
 def update(machine: protocols.Machine, vm: objects.VirtualMachine,
@@ -60,4 +60,4 @@ def update(machine: protocols.Machine, vm: objects.VirtualMachine,
 
 
 def _recorded(vmi: objects.VirtualMachineInstance) -> str | None:
-    return vmi['metadata']['annotations'].get(run_strategy.VM_GENERATION)
+    return vmi['metadata']['annotations'].get(vm_state.VM_GENERATION)

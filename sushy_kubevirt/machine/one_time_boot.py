@@ -41,7 +41,9 @@ from sushy_kubevirt.machine import boot_overrides
 from sushy_kubevirt.machine import observed_generation
 from sushy_kubevirt.machine import power_state
 from sushy_kubevirt.machine import reconcile_loop
+from sushy_kubevirt.machine import restart_record
 from sushy_kubevirt.machine import run_strategy
+from sushy_kubevirt.machine import vm_state
 from sushy_kubevirt.machine import vmi_replacement
 
 if typing.TYPE_CHECKING:
@@ -61,7 +63,7 @@ def patch(vm: objects.VirtualMachine, edited: objects.VirtualMachine
     # A VM without a VMI and requests is halted only if no restart has been
     # requested since it was read.
     return json_patch.guarded_diff(vm, edited,
-                                   strict=bool(run_strategy.restarting(vm)))
+                                   strict=bool(restart_record.restarting(vm)))
 
 
 def desired_vm(vm: objects.VirtualMachine,
@@ -72,7 +74,7 @@ def desired_vm(vm: objects.VirtualMachine,
     :returns: an edited copy of the VM; None if nothing has to change
     """
     vm_annotations = vm['metadata'].get('annotations') or {}
-    if run_strategy.is_deleting(vm) or vm_annotations.keys().isdisjoint(
+    if vm_state.is_deleting(vm) or vm_annotations.keys().isdisjoint(
             (stored_names.BOOT, stored_names.RUN_STRATEGY,
              stored_names.RESTART)):
         return None
@@ -82,8 +84,8 @@ def desired_vm(vm: objects.VirtualMachine,
             (stored_names.RUN_STRATEGY, stored_names.RESTART)):
         return None
     edited = copy.deepcopy(vm)
-    run_strategy.end_restart(edited, vmi)
-    if run_strategy.restarting(edited):
+    _end_restart(edited, vmi)
+    if restart_record.restarting(edited):
         return None if edited == vm else edited
     if booted is not None:
         boot_overrides.remove_once(edited)
@@ -113,15 +115,15 @@ def desired_vm_on_removal(vm: objects.VirtualMachine,
         whether that completes the removal: False if it has to be called again
         when the next VMI exists)
     """
-    if run_strategy.is_deleting(vm):
+    if vm_state.is_deleting(vm):
         return None, True
     once = boot_overrides.once(vm)
-    if (once is not None and run_strategy.start_requested(vm)
+    if (once is not None and vm_state.start_requested(vm)
             and not boot_overrides.boot_started(vm, vmi)):
         return None, False
     edited = copy.deepcopy(vm)
-    run_strategy.end_restart(edited, vmi, abandon=True)
-    if run_strategy.restarting(edited):
+    _end_restart(edited, vmi, abandon=True)
+    if restart_record.restarting(edited):
         return None, False
     if once is not None:
         boot_overrides.remove_once(edited)
@@ -149,8 +151,8 @@ def _run_under_always(vm: objects.VirtualMachine,
     :param vmi: its VMI, in its one-time boot
     """
     if (vmi['spec'].get('domain', {}).get('rebootPolicy')
-            != boot_overrides.TERMINATE or not run_strategy.is_active(vmi)
-            or run_strategy.stopping(vm, vmi)):
+            != boot_overrides.TERMINATE or not vm_state.is_active(vmi)
+            or vm_state.stopping(vm, vmi)):
         return
     strategy = run_strategy.of(vm)
     saved_strategy = run_strategy.saved(vm).strategy
@@ -179,7 +181,7 @@ def _restore_run_strategy(vm: objects.VirtualMachine,
         # The next power-on restores it. Only Manual can be restored now,
         # because it does not start the VM.
         if (saved_strategy == run_strategy.MANUAL and vmi is None
-                and not run_strategy.requests(vm)):
+                and not vm_state.requests(vm)):
             vm['spec']['runStrategy'] = saved_strategy
             run_strategy.clear_saved(vm)
     elif strategy == saved_strategy:
@@ -207,7 +209,7 @@ def has_needless_back_off(vm: objects.VirtualMachine,
     """
     status: objects.VirtualMachineStatus = {**(vm.get('status') or {})}
     if (not status.pop('startFailure', None) or vmi is not None
-            or run_strategy.is_deleting(vm) or run_strategy.starting(vm, vmi)):
+            or vm_state.is_deleting(vm) or vm_state.starting(vm, vmi)):
         return False
     # The record also shows that a one-time boot has not started.
     return not boot_overrides.boot_started({**vm, 'status': status}, vmi)
@@ -264,7 +266,7 @@ class OneTimeBootReconciler:
             self._loop.discard(machine.uid)
             return
         self._log_problem(machine, vm, vmi)
-        if (desired_vm(vm, vmi) is not None or run_strategy.restarting(vm)
+        if (desired_vm(vm, vmi) is not None or restart_record.restarting(vm)
                 or has_needless_back_off(vm, vmi)
                 or self._generation_lags(machine, vm, vmi)):
             self._loop.add(machine)
@@ -288,7 +290,7 @@ class OneTimeBootReconciler:
         edited = desired_vm(vm, vmi)
         if edited is not None:
             vm = machine.patch(patch(vm, edited))
-            if not run_strategy.restarting(vm):
+            if not restart_record.restarting(vm):
                 LOG.info('%s: boot settings and run strategy restored',
                          machine.qualified_name)
         if has_needless_back_off(vm, vmi):
@@ -319,9 +321,9 @@ class OneTimeBootReconciler:
                         vm: objects.VirtualMachine,
                         vmi: objects.VirtualMachineInstance | None) -> None:
         """Request a restart that a killed BMC process has not requested."""
-        pending = run_strategy.restarting(vm)
-        start_pending = run_strategy.start_pending(vm)
-        if not pending or run_strategy.requests(vm) and not start_pending:
+        pending = restart_record.restarting(vm)
+        start_pending = restart_record.start_pending(vm)
+        if not pending or vm_state.requests(vm) and not start_pending:
             self._restarts.pop(machine.uid, None)
             return
         since = self._restarts.setdefault(machine.uid, time.monotonic())
@@ -332,8 +334,52 @@ class OneTimeBootReconciler:
             return
         if not start_pending:
             machine.call('restart',
-                         run_strategy.restart_options(pending.get('force')))
+                         restart_record.restart_options(pending.get('force')))
         elif not vmi_replacement.carry_on(machine, vm, vmi):
             return      # the next change of the VMI queues it again
         LOG.info('%s: restart of an earlier BMC process requested',
                  machine.qualified_name)
+
+
+def _end_restart(vm: objects.VirtualMachine,
+                 vmi: objects.VirtualMachineInstance | None,
+                 abandon: bool = False) -> None:
+    """Restore the run strategy of a VM whose restart is complete.
+
+    It is complete when the next VMI exists or has ended, or none will come
+    because another client has stopped the VM. A VM that was stopped, or that
+    KubeVirt would not start again after its VMI has ended, is halted. A stop
+    cannot be told from a deleted VMI.
+
+    :param vm: a copy of the VM, changed in place
+    :param abandon: whether to restore it also if the restart has not been
+        requested yet
+    """
+    restart = restart_record.restarting(vm)
+    if not restart:
+        # None was begun, or another client has set a run strategy since.
+        bmc_annotations.write(vm, stored_names.RESTART, {})
+        return
+    off = not vm_state.is_active(vmi)
+    other = (vm_state.is_active(vmi)
+             and vmi['metadata']['uid'] != restart.get('vmi'))
+    if restart_record.start_pending(vm) and not (other or abandon):
+        if vm_state.start_requested(vm):
+            restart_record.cancel_pending_start(vm)
+        return
+    due = off or other
+    requests = vm_state.requests(vm)
+    if off and requests or not (due or abandon and not requests):
+        return
+    strategy = restart['runStrategy']
+    del vm['spec']['runStrategy']
+    if strategy is None:
+        vm['spec']['running'] = True
+    else:
+        vm['spec']['runStrategy'] = strategy
+    if off and (vmi is None or vm_state.is_deleting(vmi)
+                or not vm_state.starting(vm, vmi)):
+        run_strategy.halt(vm)
+        if strategy is not None and run_strategy.saved(vm).strategy is None:
+            run_strategy.save(vm, strategy)
+    bmc_annotations.write(vm, stored_names.RESTART, {})

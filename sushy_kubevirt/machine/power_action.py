@@ -17,7 +17,7 @@ from sushy_kubevirt.kube import blocking
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.machine import one_time_boot
 from sushy_kubevirt.machine import power_state
-from sushy_kubevirt.machine import run_strategy
+from sushy_kubevirt.machine import vm_state
 
 if typing.TYPE_CHECKING:
     from sushy_kubevirt.kube import objects
@@ -59,10 +59,10 @@ def vmi_ended(vmi: objects.VirtualMachineInstance) -> WaitCondition:
 def vmi_seen() -> WaitCondition:
     """Return the `WaitCondition` that KubeVirt has observed the VMI.
 
-    KubeVirt drops a stop request before that, see `run_strategy.vmi_seen`.
+    KubeVirt drops a stop request before that, see `vm_state.vmi_seen`.
     """
     return WaitCondition('KubeVirt to observe the VMI', lambda vm, vmi: (
-        vmi is None or run_strategy.vmi_seen(vm)))
+        vmi is None or vm_state.vmi_seen(vm)))
 
 
 def run(machine: protocols.Machine, step: Step,

@@ -21,7 +21,9 @@ from sushy_kubevirt.machine import boot_overrides
 from sushy_kubevirt.machine import one_time_boot
 from sushy_kubevirt.machine import power_action
 from sushy_kubevirt.machine import power_state
+from sushy_kubevirt.machine import restart_record
 from sushy_kubevirt.machine import run_strategy
+from sushy_kubevirt.machine import vm_state
 
 if typing.TYPE_CHECKING:
     from sushy_kubevirt.kube import objects
@@ -56,11 +58,11 @@ def _start_cached(machine: protocols.Machine, vm: objects.VirtualMachine,
     """Start a VM that is off in the cache, see `machine.Machine.write`.
 
     All depends on the VM being as it was cached: then it has no VMI
-    (`run_strategy.is_idle`). The patch that replaces ``Halted`` is refused
+    (`vm_state.is_idle`). The patch that replaces ``Halted`` is refused
     otherwise. KubeVirt's ``start`` has no guard, and sets ``Always`` if the
     VM has become ``Halted``. So the VM is read before.
     """
-    if (not run_strategy.is_idle(vm, vmi)
+    if (not vm_state.is_idle(vm, vmi)
             or power_state.recovery_required(vm)
             or one_time_boot.desired_vm(vm, vmi) is not None):
         return False
@@ -76,7 +78,7 @@ def _start_cached(machine: protocols.Machine, vm: objects.VirtualMachine,
 def _on_step(machine: protocols.Machine, vm: objects.VirtualMachine,
              vmi: objects.VirtualMachineInstance | None
              ) -> power_action.WaitCondition | None:
-    if run_strategy.is_deleting(vm):
+    if vm_state.is_deleting(vm):
         raise errors.WrongState(
             f'{machine.qualified_name} is being deleted')
     state = power_state.state(vm, vmi)
@@ -85,19 +87,19 @@ def _on_step(machine: protocols.Machine, vm: objects.VirtualMachine,
             return None
         raise power_action.migration_target_error(machine)
     recovery = power_state.recovery_required(vm)
-    if recovery is not None and not run_strategy.is_active(vmi):
+    if recovery is not None and not vm_state.is_active(vmi):
         raise errors.WrongState(
             f'{machine.qualified_name} cannot be started: {recovery.message}')
     if state is power_state.PowerState.PAUSED:
         machine.call('unpause', resource=api_resources.VMI)
         return None
-    if (run_strategy.starting(vm, vmi)
-            and not run_strategy.starting_without_retry(vm, vmi)):
+    if (vm_state.starting(vm, vmi)
+            and not vm_state.starting_without_retry(vm, vmi)):
         # KubeVirt starts it without a request.
         return _end_back_off(machine, vm, vmi)
-    if not run_strategy.is_active(vmi):
+    if not vm_state.is_active(vmi):
         return _start(machine, vm, vmi)
-    if run_strategy.stopping(vm, vmi):
+    if vm_state.stopping(vm, vmi):
         # KubeVirt accepts a start only when the VMI is gone.
         return power_action.vmi_ended(vmi)
     return None
@@ -112,7 +114,7 @@ def _end_back_off(machine: protocols.Machine, vm: objects.VirtualMachine,
     (startFailureBackoffTimeLeft in pkg/virt-controller/watch/vm/vm.go), and
     sets that field again while it sees the failed VMI.
     """
-    if (not run_strategy.is_active(vmi)
+    if (not vm_state.is_active(vmi)
             and (vm.get('status') or {}).get('startFailure')):
         if vmi is not None:
             return power_action.vmi_ended(vmi)
@@ -135,7 +137,7 @@ def _start(machine: protocols.Machine, vm: objects.VirtualMachine,
     if vmi is not None and (
             strategy == run_strategy.HALTED
             or strategy == run_strategy.RERUN_ON_FAILURE
-            and run_strategy.phase(vmi) == 'Failed'):
+            and vm_state.phase(vmi) == 'Failed'):
         # KubeVirt does not start it before.
         return power_action.vmi_ended(vmi)
     if strategy == run_strategy.HALTED:
@@ -160,8 +162,8 @@ def _request_start(machine: protocols.Machine) -> None:
     except errors.Conflict:
         # Refused if KubeVirt has created the VMI because of the new strategy.
         if not machine.wait(
-                lambda vm, vmi: (run_strategy.is_active(vmi)
-                                 and not run_strategy.stopping(vm, vmi)),
+                lambda vm, vmi: (vm_state.is_active(vmi)
+                                 and not vm_state.stopping(vm, vmi)),
                 _BEGUN_SECONDS):
             raise
 
@@ -232,25 +234,25 @@ class _Off:
              vmi: objects.VirtualMachineInstance | None
              ) -> power_action.WaitCondition | None:
         machine = self._machine
-        if run_strategy.start_pending(vm):
+        if restart_record.start_pending(vm):
             edited = copy.deepcopy(vm)
-            run_strategy.cancel_pending_start(edited)
+            restart_record.cancel_pending_start(edited)
             vm = json_patch.send(machine, vm, edited)
         if run_strategy.of(vm) == run_strategy.WAIT_AS_RECEIVER:
             if vmi is None:
                 return None
             raise power_action.migration_target_error(machine)
-        if not run_strategy.is_active(vmi):
+        if not vm_state.is_active(vmi):
             return self._cancel_start(vm, vmi)
-        if (run_strategy.stopping(vm, vmi)
-                and not run_strategy.starting(vm, vmi)
-                and (not self._force or run_strategy.grace_period(vmi) == 0)):
+        if (vm_state.stopping(vm, vmi)
+                and not vm_state.starting(vm, vmi)
+                and (not self._force or vm_state.grace_period(vmi) == 0)):
             self._resume(vmi)
             return None
         vm, awaited = _prepare_stop(machine, vm, vmi)
         if awaited is not None:
             return awaited
-        if (run_strategy.start_requested(vm)
+        if (vm_state.start_requested(vm)
                 and run_strategy.of(vm)
                 not in run_strategy.OFF_AFTER_SHUTDOWN):
             # The start of a pending restart, which a stop does not remove
@@ -278,25 +280,25 @@ class _Off:
             cancel
         """
         machine = self._machine
-        starting = run_strategy.starting(vm, vmi)
-        if run_strategy.start_requested(vm) or starting and not (
-                self._unconfirmed or run_strategy.stop_requested(vm)):
+        starting = vm_state.starting(vm, vmi)
+        if vm_state.start_requested(vm) or starting and not (
+                self._unconfirmed or vm_state.stop_requested(vm)):
             # Before Halted, so that the machine is not Off in between. Also
             # a Halted VM with a start request would start, which KubeVirt has
             # no action to cancel.
             vm = _replace_requests(machine, vm)
         self._unconfirmed |= starting
-        if run_strategy.starting(vm, vmi):
+        if vm_state.starting(vm, vmi):
             vm = _halt(machine, vm)
-        if self._unconfirmed and not run_strategy.stop_requested(vm):
+        if self._unconfirmed and not vm_state.stop_requested(vm):
             vm = _replace_requests(machine, vm)
-        if not run_strategy.stop_requested(vm):
+        if not vm_state.stop_requested(vm):
             return None
         self._unconfirmed = False
         return power_action.WaitCondition(
             'KubeVirt to cancel its start',
-            lambda vm, vmi: (run_strategy.is_active(vmi)
-                             or not run_strategy.stop_requested(vm)))
+            lambda vm, vmi: (vm_state.is_active(vmi)
+                             or not vm_state.stop_requested(vm)))
 
 
 def _halt(machine: protocols.Machine, vm: objects.VirtualMachine
@@ -346,14 +348,14 @@ def _prepare_stop(machine: protocols.Machine, vm: objects.VirtualMachine,
             run_strategy.save(edited, strategy, uid)
     vm = json_patch.send(machine, vm, edited)
     if (strategy == run_strategy.RERUN_ON_FAILURE
-            and not run_strategy.observed(vm)):
+            and not vm_state.observed(vm)):
         # A VM stopped before KubeVirt has observed this strategy looks like
         # one that was just given it, and would be started.
         return vm, power_action.WaitCondition(
             'KubeVirt to observe its run strategy',
-            lambda vm, vmi: vmi is None or run_strategy.observed(vm))
+            lambda vm, vmi: vmi is None or vm_state.observed(vm))
     if (strategy in run_strategy.OFF_AFTER_SHUTDOWN
-            and not run_strategy.vmi_seen(vm)):
+            and not vm_state.vmi_seen(vm)):
         return vm, power_action.vmi_seen()
     return vm, None
 
@@ -384,5 +386,5 @@ def resume(machine: protocols.Machine,
 
 
 def _can_be_resumed(vmi: objects.VirtualMachineInstance | None) -> bool:
-    return (vmi is not None and run_strategy.phase(vmi) == 'Running'
+    return (vmi is not None and vm_state.phase(vmi) == 'Running'
             and power_state.paused(vmi))

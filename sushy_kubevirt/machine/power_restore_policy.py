@@ -32,7 +32,9 @@ from sushy_kubevirt.machine import bmc_annotations
 from sushy_kubevirt.machine import boot_overrides
 from sushy_kubevirt.machine import changes
 from sushy_kubevirt.machine import power_action
+from sushy_kubevirt.machine import restart_record
 from sushy_kubevirt.machine import run_strategy
+from sushy_kubevirt.machine import vm_state
 
 if typing.TYPE_CHECKING:
     from sushy_kubevirt.kube import objects
@@ -69,7 +71,7 @@ def of(vm: objects.VirtualMachine, options: options.Options) -> Policy | None:
     :returns: None for the target of a migration, where the
         source decides
     """
-    pending = run_strategy.restarting(vm)
+    pending = restart_record.restarting(vm)
     # The strategy to restore; None for ``running: true``, which is Always.
     strategy = (pending['runStrategy'] or run_strategy.ALWAYS
                 if pending else run_strategy.of(vm))
@@ -109,21 +111,21 @@ def _change(machine: protocols.Machine, vm: objects.VirtualMachine,
     strategy = run_strategy.of(vm)
     if strategy == run_strategy.WAIT_AS_RECEIVER:
         raise power_action.migration_target_error(machine)
-    if run_strategy.restarting(vm):
+    if restart_record.restarting(vm):
         return power_action.WaitCondition(
-            'it to restart', lambda vm, vmi: not run_strategy.restarting(vm))
+            'it to restart', lambda vm, vmi: not restart_record.restarting(vm))
     before = copy.deepcopy(vm)
-    if run_strategy.is_active(vmi) and not run_strategy.stopping(vm, vmi):
+    if vm_state.is_active(vmi) and not vm_state.stopping(vm, vmi):
         _while_on(vm, vmi, strategy_to_set)
-    elif not run_strategy.starting(vm, vmi):
+    elif not vm_state.starting(vm, vmi):
         _while_off(vm, vmi, strategy_to_set)
     elif (strategy_to_set != strategy
             and strategy_to_set in run_strategy.OFF_AFTER_SHUTDOWN
             and run_strategy.saved(vm).strategy != strategy_to_set):
         # KubeVirt might not complete the start under the new strategy.
         return power_action.WaitCondition('it to start', lambda vm, vmi: (
-            run_strategy.is_active(vmi) and not run_strategy.stopping(vm, vmi)
-            or not run_strategy.starting(vm, vmi)))
+            vm_state.is_active(vmi) and not vm_state.stopping(vm, vmi)
+            or not vm_state.starting(vm, vmi)))
     elif strategy_to_set == run_strategy.ALWAYS:
         _set_strategy(vm, strategy_to_set)
     run_strategy.tell_harvester(before, vm)
@@ -156,7 +158,7 @@ def _while_off(vm: objects.VirtualMachine,
                vmi: objects.VirtualMachineInstance | None, strategy_to_set: str
                ) -> None:
     strategy = run_strategy.of(vm)
-    ending = run_strategy.is_active(vmi)
+    ending = vm_state.is_active(vmi)
     if strategy == strategy_to_set or (
             strategy_to_set == run_strategy.MANUAL and not ending):
         # Not Always here: a VM under Always is not off.

@@ -14,6 +14,7 @@ import time
 import typing
 
 from sushy_kubevirt.machine import run_strategy
+from sushy_kubevirt.machine import vm_state
 
 if typing.TYPE_CHECKING:
     from sushy_kubevirt.kube import objects
@@ -171,29 +172,29 @@ class _Failure:
 def state(vm: objects.VirtualMachine,
           vmi: objects.VirtualMachineInstance | None) -> PowerState:
     """Return the power state of a VM."""
-    if not run_strategy.is_active(vmi):
+    if not vm_state.is_active(vmi):
         if problem(vm, vmi):
             return PowerState.OFF
-        if run_strategy.starting(vm, vmi):
+        if vm_state.starting(vm, vmi):
             return PowerState.POWERING_ON
-        if run_strategy.stop_pending(vm, vmi):
+        if vm_state.stop_pending(vm, vmi):
             return PowerState.POWERING_OFF
         # A VM's status may tell of a VMI that the watch has not delivered.
         status = (vm.get('status') or {}).get('printableStatus')
         unseen = (status in _OF_A_VMI and vmi is None
-                  and run_strategy.vmi_seen(vm))
+                  and vm_state.vmi_seen(vm))
         starting = status == 'Starting' and (
-            vmi is None or run_strategy.is_deleting(vmi))
+            vmi is None or vm_state.is_deleting(vmi))
         if ((starting or unseen)
                 and run_strategy.of(vm) != run_strategy.HALTED):
             return PowerState.POWERING_ON
         if unseen or (status in ('Starting', 'Stopping') and vmi is None
-                      and not run_strategy.vmi_gone(vm)):
+                      and not vm_state.vmi_gone(vm)):
             return PowerState.POWERING_OFF
         return PowerState.OFF
-    if run_strategy.stopping(vm, vmi):
+    if vm_state.stopping(vm, vmi):
         return PowerState.POWERING_OFF
-    if run_strategy.phase(vmi) in ('Running', 'Unknown'):
+    if vm_state.phase(vmi) in ('Running', 'Unknown'):
         # Unknown: its node does not respond; the guest may still run.
         if paused(vmi):
             return PowerState.PAUSED
@@ -218,7 +219,7 @@ def node_lost(vmi: objects.VirtualMachineInstance | None
     of such a node with the reason ``NodeUnresponsive``.
     """
     return vmi is not None and (
-        run_strategy.phase(vmi) == 'Unknown' or
+        vm_state.phase(vmi) == 'Unknown' or
         (vmi.get('status') or {}).get('reason') == NODE_LOST)
 
 
@@ -233,7 +234,7 @@ def impairment(vmi: objects.VirtualMachineInstance | None) -> Problem | None:
     if node_lost(vmi):
         node = (vmi.get('status') or {}).get('nodeName') or 'of the guest'
         return Problem(NODE_LOST, f'Node {node} did not respond')
-    if not run_strategy.is_active(vmi):
+    if not vm_state.is_active(vmi):
         return None
     condition = _condition(vmi, 'Paused', 'True') or {}
     if condition.get('reason') != IO_ERROR:
@@ -293,12 +294,12 @@ def _remaining(failure: _Failure) -> float:
 def _failure(vm: objects.VirtualMachine,
              vmi: objects.VirtualMachineInstance | None) -> _Failure | None:
     """Return the `_Failure` of a VM that was started, or None."""
-    if run_strategy.is_active(vmi):
-        if (run_strategy.phase(vmi) in ('Running', 'Unknown')
-                or run_strategy.stopping(vm, vmi)):
+    if vm_state.is_active(vmi):
+        if (vm_state.phase(vmi) in ('Running', 'Unknown')
+                or vm_state.stopping(vm, vmi)):
             return None
         return _vmi_failure(vm, vmi)
-    if run_strategy.starting(vm, vmi):
+    if vm_state.starting(vm, vmi):
         return _vm_failure(vm)
     if vmi is not None and _has_failed_start(vm, vmi):
         return _Failure(Problem(_START_FAILED, _message(
@@ -316,9 +317,9 @@ def _has_failed_start(vm: objects.VirtualMachine,
     (handleSyncError in pkg/virt-handler/vm.go, KubeVirt 1.9).
     """
     return (run_strategy.of(vm) in (run_strategy.MANUAL, run_strategy.ONCE)
-            and run_strategy.phase(vmi) == 'Failed'
-            and not run_strategy.has_run(vmi)
-            and not run_strategy.is_deleting(vmi))
+            and vm_state.phase(vmi) == 'Failed'
+            and not vm_state.has_run(vmi)
+            and not vm_state.is_deleting(vmi))
 
 
 def _vmi_failure(vm: objects.VirtualMachine,
@@ -370,7 +371,7 @@ def _is_outdated(scheduled: objects.Condition,
     the phase becomes ``Scheduling`` (updateStatus in
     pkg/virt-controller/watch/vmi/lifecycle.go, KubeVirt 1.9).
     """
-    return (run_strategy.phase(vmi) in ('', 'Pending')
+    return (vm_state.phase(vmi) in ('', 'Pending')
             and scheduled.get('lastTransitionTime', '') is None)
 
 

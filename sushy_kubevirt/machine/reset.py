@@ -2,7 +2,7 @@
 """Power actions of a machine, by Redfish ResetType.
 
 `power_on_off` and `restart` implement them. `power_state` defines states and
-ResetTypes, `run_strategy` predicts what KubeVirt does without a request.
+ResetTypes, `vm_state` predicts what KubeVirt does without a request.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from sushy_kubevirt.kube import errors
 from sushy_kubevirt.machine import power_on_off
 from sushy_kubevirt.machine import power_state
 from sushy_kubevirt.machine import restart
-from sushy_kubevirt.machine import run_strategy
+from sushy_kubevirt.machine import restart_record
+from sushy_kubevirt.machine import vm_state
 
 if typing.TYPE_CHECKING:
     from sushy_kubevirt.kube import objects
@@ -54,17 +55,17 @@ def shows(reset_type: power_state.ResetType, before: str | None,
     :param reset_type: one of IPMI's Chassis Control
     :param before: uid of the active VMI before it was requested, or None
     """
-    uid = vmi['metadata']['uid'] if run_strategy.is_active(vmi) else None
+    uid = vmi['metadata']['uid'] if vm_state.is_active(vmi) else None
     if reset_type in _RESTARTS:
-        return (run_strategy.start_requested(vm)
-                or run_strategy.start_pending(vm)
+        return (vm_state.start_requested(vm)
+                or restart_record.start_pending(vm)
                 or uid not in (None, before))
     if reset_type in _STOPS:
-        return not run_strategy.starting(vm, vmi) and (
-            vmi is None or uid is None or run_strategy.stopping(vm, vmi) and (
+        return not vm_state.starting(vm, vmi) and (
+            vmi is None or uid is None or vm_state.stopping(vm, vmi) and (
                 not _STOPS[reset_type]
                 # It may have been shutting down before.
-                or run_strategy.grace_period(vmi) == 0))
+                or vm_state.grace_period(vmi) == 0))
     return (reset_type is power_state.ResetType.ON
             and power_state.state(vm, vmi) in _STARTED)
 

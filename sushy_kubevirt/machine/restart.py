@@ -28,7 +28,9 @@ from sushy_kubevirt.machine import boot_overrides
 from sushy_kubevirt.machine import power_action
 from sushy_kubevirt.machine import power_on_off
 from sushy_kubevirt.machine import power_state
+from sushy_kubevirt.machine import restart_record
 from sushy_kubevirt.machine import run_strategy
+from sushy_kubevirt.machine import vm_state
 from sushy_kubevirt.machine import vmi_replacement
 
 if typing.TYPE_CHECKING:
@@ -89,10 +91,10 @@ class _Restart:
     def step(self, vm: objects.VirtualMachine,
              vmi: objects.VirtualMachineInstance | None
              ) -> power_action.WaitCondition | None:
-        uid = vmi['metadata']['uid'] if run_strategy.is_active(vmi) else None
-        coming = uid is None and run_strategy.starting(vm, vmi)
-        if (self._force and run_strategy.start_pending(vm) and uid in (
-                None, run_strategy.restarting(vm).get('vmi'))):
+        uid = vmi['metadata']['uid'] if vm_state.is_active(vmi) else None
+        coming = uid is None and vm_state.starting(vm, vmi)
+        if (self._force and restart_record.start_pending(vm) and uid in (
+                None, restart_record.restarting(vm).get('vmi'))):
             # Begun here, or by a request that was not completed.
             return self._continue_replacement(vm, vmi)
         if self._replacing and uid in (None, self._uid):
@@ -100,8 +102,8 @@ class _Restart:
         if self._uid not in (None, uid) and (uid or coming):
             return None     # already restarted
         if (vmi is not None and uid and self._uid == uid
-                and run_strategy.stopping(vm, vmi)
-                and run_strategy.starting(vm, vmi)):
+                and vm_state.stopping(vm, vmi)
+                and vm_state.starting(vm, vmi)):
             # Requested here, or by another client.
             return self._restart_stopping(vm, vmi)
         # What follows remembers what it was called with.
@@ -112,7 +114,7 @@ class _Restart:
                 return self._await_vmi()
             self._restart_off(vm)
             return None
-        if self._awaited_vmi and run_strategy.is_latest(vm, vmi):
+        if self._awaited_vmi and vm_state.is_latest(vm, vmi):
             return None
         if problem and not self._power_on:
             self._restart_off(vm)
@@ -123,9 +125,9 @@ class _Restart:
             raise errors.WrongState(
                 f'{self._machine.qualified_name} cannot be restarted while '
                 'its volumes are migrated')
-        if run_strategy.stopping(vm, vmi):
+        if vm_state.stopping(vm, vmi):
             return self._restart_stopping(vm, vmi)
-        if not run_strategy.vmi_seen(vm):
+        if not vm_state.vmi_seen(vm):
             return power_action.vmi_seen()
         if (self._force and power_state.paused(vmi)
                 and not _ends_paused_guests(self._machine)):
@@ -135,7 +137,7 @@ class _Restart:
         return None
 
     def _restart_off(self, vm: objects.VirtualMachine) -> None:
-        if self._power_on and not run_strategy.is_deleting(vm):
+        if self._power_on and not vm_state.is_deleting(vm):
             self.power_on = True
         else:
             self._refuse(_vm_off_error(self._machine, vm))
@@ -148,26 +150,26 @@ class _Restart:
         self._awaited_vmi = True
         return power_action.WaitCondition(
             'the VMI to be created',
-            lambda vm, vmi: (run_strategy.is_active(vmi)
-                             or not run_strategy.starting(vm, vmi)),
+            lambda vm, vmi: (vm_state.is_active(vmi)
+                             or not vm_state.starting(vm, vmi)),
             _COMING_SECONDS)
 
     def _restart_stopping(self, vm: objects.VirtualMachine,
                           vmi: objects.VirtualMachineInstance
                           ) -> power_action.WaitCondition | None:
         """Restart a machine whose VMI is being stopped."""
-        if run_strategy.starting(vm, vmi):
+        if vm_state.starting(vm, vmi):
             # A restart is in progress. If it hangs it may be forced.
-            grace = run_strategy.grace_period(vmi)
+            grace = vm_state.grace_period(vmi)
             hangs = (grace is None or grace > _FORCED_GRACE_SECONDS
                      or grace > 0 and power_state.paused(vmi))
             if (self._force and self._uid is None
-                    and run_strategy.has_run(vmi) and hangs):
+                    and vm_state.has_run(vmi) and hangs):
                 return self._replace(vm, vmi)
             if not self._force:
                 power_on_off.resume(self._machine, vmi)
         elif (self._force and self._uid is None
-                and not run_strategy.is_deleting(vm)):
+                and not vm_state.is_deleting(vm)):
             # A forced restart of a machine that hangs while shutting down.
             return self._replace(vm, vmi)
         else:
@@ -183,14 +185,14 @@ class _Restart:
         boot_overrides.preserve_once(edited, vmi)
         if strategy == run_strategy.ONCE or (
                 strategy != run_strategy.MANUAL
-                and not run_strategy.has_run(vmi)):
-            run_strategy.begin_restart(edited, vmi['metadata']['uid'],
-                                       self._force)
+                and not vm_state.has_run(vmi)):
+            restart_record.begin_restart(edited, vmi['metadata']['uid'],
+                                         self._force)
         vm = json_patch.send(self._machine, vm, edited)
         self.one_time_boot = (boot_overrides.ends_at_reboot(vm)
-                              and not run_strategy.restarting(vm))
+                              and not restart_record.restarting(vm))
         self._machine.call('restart',
-                           run_strategy.restart_options(self._force))
+                           restart_record.restart_options(self._force))
         if not self._force:
             power_on_off.resume(self._machine, vmi)
 
@@ -205,8 +207,8 @@ class _Restart:
             edited['spec']['runStrategy'] = run_strategy.of_next_start(
                 vm, self._machine.options.run_strategy)
             run_strategy.clear_saved(edited)
-        run_strategy.begin_restart(edited, vmi['metadata']['uid'], True,
-                                   start_pending=True)
+        restart_record.begin_restart(edited, vmi['metadata']['uid'], True,
+                                     start_pending=True)
         run_strategy.tell_harvester(vm, edited)
         vm = json_patch.send(self._machine, vm, edited)
         return self._continue_replacement(vm, vmi)
@@ -215,7 +217,7 @@ class _Restart:
                               vmi: objects.VirtualMachineInstance | None
                               ) -> power_action.WaitCondition | None:
         self._replacing = True
-        self._uid = run_strategy.restarting(vm).get('vmi')
+        self._uid = restart_record.restarting(vm).get('vmi')
         if vmi_replacement.carry_on(self._machine, vm, vmi):
             return None
         return power_action.WaitCondition(
@@ -238,7 +240,7 @@ def _run_restarted_under_always(machine: protocols.Machine,
     strategy = run_strategy.of(vm)
     if (strategy in run_strategy.OFF_AFTER_SHUTDOWN
             and boot_overrides.ends_at_reboot(vm)
-            and run_strategy.starting(vm, vmi)):
+            and vm_state.starting(vm, vmi)):
         power_on_off.run_under_always(machine, vm, strategy)
 
 

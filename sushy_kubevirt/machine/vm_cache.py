@@ -29,8 +29,8 @@ from sushy_kubevirt.kube import object_cache
 from sushy_kubevirt.kube import objects
 from sushy_kubevirt.kube import watcher
 from sushy_kubevirt.machine import power_state
-from sushy_kubevirt.machine import run_strategy
 from sushy_kubevirt.machine import trim
+from sushy_kubevirt.machine import vm_state
 
 if typing.TYPE_CHECKING:
     from sushy_kubevirt.kube import client
@@ -292,7 +292,7 @@ class VmCache:
     def objects(self, key: ObjectKey) -> tuple[Vm | None, Vmi | None]:
         """Return a VM and its VMI. Both are shared and must not be changed.
 
-        For a VMI that is known to be gone see `run_strategy.without_vmi`.
+        For a VMI that is known to be gone see `vm_state.without_vmi`.
         """
         with self._lock:
             return self._unpack_pair(self._entries(key))
@@ -318,7 +318,7 @@ class VmCache:
         if vmi.uid in self._uncounted:
             # It may count the next one already.
             return Entries(vm, None,
-                           not run_strategy.vmi_seen(self._unpack(vm)))
+                           not vm_state.vmi_seen(self._unpack(vm)))
         return Entries(vm, vmi, key in self._ended)
 
     def vmi_uid(self, key: ObjectKey) -> str | None:
@@ -334,7 +334,7 @@ class VmCache:
         vm = None if entries.vm is None else self._unpack(entries.vm)
         vmi = None if entries.vmi is None else self._unpack(entries.vmi)
         if vm is not None and vmi is None and entries.ended:
-            vm = run_strategy.without_vmi(vm)
+            vm = vm_state.without_vmi(vm)
         return vm, vmi
 
     def _unpack(self, entry: object_cache.Entry[_ObjectT]) -> _ObjectT:
@@ -363,7 +363,7 @@ class VmCache:
             before = objects.get(key)
             changed = objects.put(obj)
             if changed and (objects is self._vmis
-                            or not run_strategy.vmi_seen(obj)):
+                            or not vm_state.vmi_seen(obj)):
                 self._ended.discard(key)
             entry = objects.get(key)
             if changed and entry is not None and objects is self._vms:
@@ -390,11 +390,11 @@ class VmCache:
         vmi = self._vmis.get(vm.key)
         if vmi is None or vmi.link != vm.uid:
             return
-        if run_strategy.vmi_seen(obj):
-            if not run_strategy.has_run(self._unpack(vmi)):
+        if vm_state.vmi_seen(obj):
+            if not vm_state.has_run(self._unpack(vmi)):
                 self._uncounted.pop(vmi.uid, None)
         elif (before is not None and before.uid == vm.uid
-              and run_strategy.vmi_seen(self._unpack(before))
+              and vm_state.vmi_seen(self._unpack(before))
               and object_cache.is_newer(vm.version, vmi.version)):
             self._uncounted[vmi.uid] = vm.version
 
@@ -488,7 +488,7 @@ class VmCache:
                     entry.key for entry in gone
                     if self._uncounted.pop(entry.uid, None) is None
                     and (vm := self._vms.get(entry.key)) is not None
-                    and run_strategy.vmi_seen(self._unpack(vm)))
+                    and vm_state.vmi_seen(self._unpack(vm)))
         self._queue_notifications([entry.key for entry in gone],
                                   gone=objects is self._vms)
 

@@ -7,14 +7,14 @@ that is not shutting down already. KubeVirt has no action for a stop with
 grace period 0 that a start follows, and refuses both a start and a restart
 while a stop is requested. So the BMC stops the VMI, removes that request when
 KubeVirt has carried it out, and requests a restart of the VMI that is ending.
-The VM runs under ``Manual`` meanwhile, see `run_strategy.begin_restart`.
+The VM runs under ``Manual`` meanwhile, see `restart_record.begin_restart`.
 """
 
 from __future__ import annotations
 
 import typing
 
-from sushy_kubevirt.machine import run_strategy
+from sushy_kubevirt.machine import vm_state
 
 if typing.TYPE_CHECKING:
     from sushy_kubevirt.kube import objects
@@ -32,11 +32,11 @@ def carry_on(machine: protocols.Machine, vm: objects.VirtualMachine,
     if is_complete(vm, vmi):
         return True
     if not is_ending(vm, vmi):
-        if not (vmi is not None and run_strategy.stopping(vm, vmi)
-                and run_strategy.grace_period(vmi) == 0):
+        if not (vmi is not None and vm_state.stopping(vm, vmi)
+                and vm_state.grace_period(vmi) == 0):
             machine.call('stop', {'gracePeriod': 0})
         return False
-    if run_strategy.requests(vm):
+    if vm_state.requests(vm):
         machine.patch_status([
             {'op': 'remove', 'path': '/status/stateChangeRequests'}], vm)
     machine.call('start' if vmi is None else 'restart')
@@ -46,12 +46,12 @@ def carry_on(machine: protocols.Machine, vm: objects.VirtualMachine,
 def is_complete(vm: objects.VirtualMachine,
                 vmi: objects.VirtualMachineInstance | None) -> bool:
     """Return True if no further requests are needed."""
-    return run_strategy.start_requested(vm) and is_ending(vm, vmi)
+    return vm_state.start_requested(vm) and is_ending(vm, vmi)
 
 
 def is_ending(vm: objects.VirtualMachine,
               vmi: objects.VirtualMachineInstance | None) -> bool:
     """Return True if KubeVirt has carried out the stop of a VMI."""
-    return not run_strategy.is_active(vmi) or (
-        run_strategy.is_deleting(vmi)
-        and run_strategy.grace_period(vmi) == 0)
+    return not vm_state.is_active(vmi) or (
+        vm_state.is_deleting(vmi)
+        and vm_state.grace_period(vmi) == 0)

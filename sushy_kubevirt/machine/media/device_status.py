@@ -18,7 +18,7 @@ from sushy_kubevirt.machine.media import drives
 from sushy_kubevirt.machine.media import media_annotation
 from sushy_kubevirt.machine.media import model
 from sushy_kubevirt.machine import power_state
-from sushy_kubevirt.machine import run_strategy
+from sushy_kubevirt.machine import vm_state
 
 if typing.TYPE_CHECKING:
     from sushy_kubevirt.kube import objects
@@ -113,7 +113,7 @@ def _plugged(entry: media_annotation.Entry, vm: objects.VirtualMachine,
              vmi: objects.VirtualMachineInstance | None
              ) -> datavolumes.Status | None:
     """Return the status of a complete medium that the guest lacks, or None."""
-    if vmi is None or run_strategy.phase(vmi) != 'Running':
+    if vmi is None or vm_state.phase(vmi) != 'Running':
         return None
     source = drives.source_of(vm['spec']['template']['spec'], entry.drive)
     if not (source and source.get('hotpluggable')):
@@ -141,11 +141,11 @@ def problem(media: dict[str, model.Medium], vm: objects.VirtualMachine,
 
     :param media: by device id
     """
-    active = vmi if run_strategy.is_active(vmi) else None
-    if active and (run_strategy.phase(active) in ('Running', 'Unknown')
-                   or run_strategy.stopping(vm, active)):
+    active = vmi if vm_state.is_active(vmi) else None
+    if active and (vm_state.phase(active) in ('Running', 'Unknown')
+                   or vm_state.stopping(vm, active)):
         return None
-    if not active and not run_strategy.starting(vm, vmi):
+    if not active and not vm_state.starting(vm, vmi):
         return None
     start = power_state.problem(vm, vmi)
     if (start is not None and start.reason == power_state.CLAIM_MISSING

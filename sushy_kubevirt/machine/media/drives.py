@@ -22,7 +22,7 @@ from sushy_kubevirt.machine import architecture
 from sushy_kubevirt.machine import boot_order
 from sushy_kubevirt.machine import boot_overrides
 from sushy_kubevirt.machine.media import model
-from sushy_kubevirt.machine import run_strategy
+from sushy_kubevirt.machine import vm_state
 
 if typing.TYPE_CHECKING:
     from collections import abc
@@ -51,7 +51,7 @@ def choose(vm: objects.VirtualMachine,
         free = [disk['name'] for disk in _disks(spec)
                 if 'cdrom' in disk and disk['name'] not in taken
                 and disk['name'] != boot_order.HTTP_DRIVE]
-        if run_strategy.is_active(vmi):
+        if vm_state.is_active(vmi):
             # Prefer a drive that the running guest has.
             plugged = {disk['name'] for disk in _disks(vmi['spec'])
                        if 'cdrom' in disk}
@@ -76,7 +76,7 @@ def would_migrate(vm: objects.VirtualMachine,
     running guest's volume as the migration target and copies the old medium
     over the new one (volumemig in vm.go of 1.9).
     """
-    return (_migrates_volumes(vm) and run_strategy.is_active(vmi)
+    return (_migrates_volumes(vm) and vm_state.is_active(vmi)
             and drive in _volume_names(vmi['spec']))
 
 
@@ -92,7 +92,7 @@ def can_hotplug(vm: objects.VirtualMachine,
     Without a running guest, whether it could later.
     """
     specs = [vm['spec']['template']['spec']]
-    if run_strategy.is_active(vmi):
+    if vm_state.is_active(vmi):
         specs.append(vmi['spec'])
     if any(_devices(spec).get('disableHotplug') for spec in specs):
         # The pod cannot mount such a volume, and its start waits for it.
@@ -100,7 +100,7 @@ def can_hotplug(vm: objects.VirtualMachine,
     if device is not model.CD or _migrates_volumes(vm):
         # HandleDeclarativeVolumes in pkg/storage/hotplug skips those.
         return False
-    return not run_strategy.is_active(vmi) or any(
+    return not vm_state.is_active(vmi) or any(
         disk['name'] == drive and 'cdrom' in disk
         for disk in _disks(vmi['spec']))
 
@@ -229,7 +229,7 @@ def has_drive(spec: objects.VirtualMachineInstanceSpec, drive: str) -> bool:
 
 def uses(vmi: objects.VirtualMachineInstance | None, volume: str) -> bool:
     """Return whether a running VMI has this DataVolume."""
-    return run_strategy.is_active(vmi) and any(
+    return vm_state.is_active(vmi) and any(
         source.get('name') == volume for source in _sources(vmi))
 
 
@@ -244,7 +244,7 @@ def guest_keeps(vmi: objects.VirtualMachineInstance | None, drive: str,
     :param drive: name of the drive
     :param volume: name of the DataVolume
     """
-    if vmi is None or run_strategy.phase(vmi) != 'Running':
+    if vmi is None or vm_state.phase(vmi) != 'Running':
         return False
     present = source_of(vmi['spec'], drive)
     if present is not None:
@@ -262,7 +262,7 @@ def is_held(vmi: objects.VirtualMachineInstance | None, volume: str) -> bool:
     guest any more (areDataVolumesReady in vmi/datavolumes.go of 1.9), and a
     guest whose claim is being deleted cannot be migrated.
     """
-    return run_strategy.is_active(vmi) and run_strategy.phase(vmi) not in (
+    return vm_state.is_active(vmi) and vm_state.phase(vmi) not in (
         '', 'Pending') and any(
         source.get('name') == volume and not source.get('hotpluggable')
         for source in _sources(vmi))
@@ -280,7 +280,7 @@ def waits_for_start(vm: objects.VirtualMachine,
                     volume: str) -> bool:
     """Return whether a medium reaches the guest at the VM's next start only.
     """
-    if not run_strategy.is_active(vmi):
+    if not vm_state.is_active(vmi):
         return False
     present = source_of(vmi['spec'], drive)
     if present is not None and present.get('name') == volume:

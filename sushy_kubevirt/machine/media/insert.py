@@ -38,7 +38,7 @@ from sushy_kubevirt.machine.media import model
 from sushy_kubevirt.machine.media import upload
 from sushy_kubevirt.machine.media import url_policy
 from sushy_kubevirt.machine import option_hints
-from sushy_kubevirt.machine import run_strategy
+from sushy_kubevirt.machine import vm_state
 
 if typing.TYPE_CHECKING:
     from collections import abc
@@ -496,7 +496,7 @@ class _Insertion:
     def _put_cached(self, vm: objects.VirtualMachine,
                     vmi: objects.VirtualMachineInstance | None) -> bool:
         # Only a VM that is off: a guard of the VM does not cover its VMI.
-        if not run_strategy.is_idle(vm, vmi):
+        if not vm_state.is_idle(vm, vmi):
             return False
         self._put_into_drive(vm, vmi, True)
         return True

@@ -30,7 +30,7 @@ from sushy_kubevirt.machine.media import drives
 from sushy_kubevirt.machine.media import media_annotation
 from sushy_kubevirt.machine.media import model
 from sushy_kubevirt.machine import reconcile_loop
-from sushy_kubevirt.machine import run_strategy
+from sushy_kubevirt.machine import vm_state
 
 if typing.TYPE_CHECKING:
     from collections import abc
@@ -115,7 +115,7 @@ def desired_vm(vm: objects.VirtualMachine,
     :param context: its `revisit_seconds`, `unobserved` and `pending` are set
     :returns: an edited copy of the VM; None if nothing has to change
     """
-    if run_strategy.is_deleting(vm):
+    if vm_state.is_deleting(vm):
         return None
     record = media_annotation.read(vm)
     edited = copy.deepcopy(vm)
@@ -139,7 +139,7 @@ def desired_vm(vm: objects.VirtualMachine,
         source = drives.source_of(vm['spec']['template']['spec'],
                                   entry.drive)
         if (source and source.get('hotpluggable')
-                and run_strategy.is_active(vmi)
+                and vm_state.is_active(vmi)
                 and not drives.has_drive(vmi['spec'], entry.drive)):
             # The VMI was created before the drive was added, and KubeVirt
             # adds no drive to a running guest.

@@ -10,6 +10,7 @@ from sushy_kubevirt.machine import power_restore_policy
 from sushy_kubevirt.machine import power_state
 from sushy_kubevirt.machine import reset
 from sushy_kubevirt.machine import run_strategy
+from sushy_kubevirt.machine import vm_state
 from tests.unit.machine import fakes
 
 NOTE = run_strategy.HARVESTER
@@ -85,7 +86,7 @@ class HarvesterTestCase(base.BaseTestCase):
         edited = one_time_boot.desired_vm(one.vm, None)
         one.patch(one_time_boot.patch(one.vm, edited))
         self.assertEqual(('Manual', 'Manual'), (one.strategy, one.note))
-        self.assertFalse(run_strategy.starting(one.vm, None))
+        self.assertFalse(vm_state.starting(one.vm, None))
 
     def test_next_start_by_harvester_restores_strategy(self):
         one = machine('Halted', 'Always', 'RerunOnFailure')
@@ -106,7 +107,7 @@ class HarvesterTestCase(base.BaseTestCase):
                 self.assertIs(policy, power_restore_policy.of(
                     one.vm, one.options))
                 self.assertEqual(strategy, one.note)
-                self.assertFalse(run_strategy.starting(one.vm, None))
+                self.assertFalse(vm_state.starting(one.vm, None))
 
     def test_policy_is_that_of_harvesters_strategy(self):
         one = machine('Halted', 'Manual')

@@ -5,7 +5,9 @@ from sushy_kubevirt.kube import errors
 from sushy_kubevirt.machine import boot
 from sushy_kubevirt.machine import power_state
 from sushy_kubevirt.machine import reset
+from sushy_kubevirt.machine import restart_record
 from sushy_kubevirt.machine import run_strategy
+from sushy_kubevirt.machine import vm_state
 from tests.unit.machine import fakes
 from tests.unit.machine import test_reset
 
@@ -49,7 +51,7 @@ class RestartTestCase(test_reset.ResetTestCase):
             def create_vmi(machine):
                 machine.vmi = fakes.vmi(**STARTING)
                 machine.vmi['metadata']['annotations'] = {
-                    run_strategy.VM_GENERATION: generation}
+                    vm_state.VM_GENERATION: generation}
 
             machine = self.machine('Always', NO_VMI, on_wait=[create_vmi])
             reset.reset(machine, R.FORCE_RESTART)
@@ -64,7 +66,7 @@ class RestartTestCase(test_reset.ResetTestCase):
                         R.FORCE_RESTART if force else R.GRACEFUL_RESTART)
             self.assertEqual({'vmi': 'u0', 'force': force,
                               'runStrategy': strategy},
-                             run_strategy.restarting(machine.vm))
+                             restart_record.restarting(machine.vm))
             self.assertEqual('Manual', machine.strategy)
             self.assertNotIn('running', machine.vm['spec'])
 
@@ -92,12 +94,12 @@ class RestartTestCase(test_reset.ResetTestCase):
             machine.writes.clear()
             reset.reset(machine, action)
             self.assertEqual([word], sent(machine))
-            self.assertEqual([fakes.STOP], run_strategy.requests(machine.vm))
+            self.assertEqual([fakes.STOP], vm_state.requests(machine.vm))
             end_vmi(machine)
             reset.reset(machine, action)
             self.assertEqual('Halted', machine.strategy)
             self.assertEqual('Always', run_strategy.saved(machine.vm)[0])
-            self.assertEqual({}, run_strategy.restarting(machine.vm))
+            self.assertEqual({}, restart_record.restarting(machine.vm))
 
 
 class BackOffTestCase(test_reset.ResetTestCase):

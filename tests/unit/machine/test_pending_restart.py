@@ -14,7 +14,9 @@ from sushy_kubevirt.machine import one_time_boot
 from sushy_kubevirt.machine import power_restore_policy
 from sushy_kubevirt.machine import power_state
 from sushy_kubevirt.machine import reset
+from sushy_kubevirt.machine import restart_record
 from sushy_kubevirt.machine import run_strategy
+from sushy_kubevirt.machine import vm_state
 from tests.unit.machine import fakes
 from tests.unit.machine import test_one_time_boot
 from tests.unit.machine import test_reset
@@ -251,7 +253,7 @@ class ReconcilerTestCase(test_reset.ResetTestCase):
         """A restart that was recorded but not requested."""
         machine = self.machine('Always', test_reset.STARTING,
                                write_deadline=write_deadline)
-        run_strategy.begin_restart(machine.vm, 'u0', True)
+        restart_record.begin_restart(machine.vm, 'u0', True)
         return machine
 
     def test_waits_for_process_that_began_the_restart(self):
@@ -276,7 +278,7 @@ class ReconcilerTestCase(test_reset.ResetTestCase):
         fakes.set_boot(machine, boot.Target.PXE, boot.Enabled.ONCE)
         machine.vmi = fakes.vmi(of=machine.vm)
         machine.vmi['metadata']['annotations'][
-            run_strategy.VM_GENERATION] = str(
+            vm_state.VM_GENERATION] = str(
                 machine.vm['metadata']['generation'])
         return machine
 
@@ -284,7 +286,7 @@ class ReconcilerTestCase(test_reset.ResetTestCase):
         machine = self.one_time_boot()
         before = copy.deepcopy(machine.vmi)
         self.reconcile(machine)
-        self.assertTrue(run_strategy.is_latest(*machine.objects()))
+        self.assertTrue(vm_state.is_latest(*machine.objects()))
         self.assertEqual(before['spec'], machine.vmi['spec'])
         machine.writes.clear()
         self.reconcile(machine)
@@ -297,12 +299,12 @@ class ReconcilerTestCase(test_reset.ResetTestCase):
         machine.writes.clear()
         self.reconcile(machine)
         self.assertEqual([], machine.writes)
-        self.assertFalse(run_strategy.is_latest(*machine.objects()))
+        self.assertFalse(vm_state.is_latest(*machine.objects()))
 
     def test_generation_of_other_vmis_is_not_changed(self):
         machine = self.machine('Always')
         machine.vmi['metadata']['annotations'] = {
-            run_strategy.VM_GENERATION: '1'}
+            vm_state.VM_GENERATION: '1'}
         self.reconcile(machine)
         self.assertEqual([], machine.writes)
 

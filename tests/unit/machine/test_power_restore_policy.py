@@ -9,6 +9,7 @@ from sushy_kubevirt.machine import one_time_boot
 from sushy_kubevirt.machine import options
 from sushy_kubevirt.machine import power_restore_policy
 from sushy_kubevirt.machine import run_strategy
+from sushy_kubevirt.machine import vm_state
 from tests.unit.machine import fakes
 
 Policy = power_restore_policy.Policy
@@ -82,7 +83,7 @@ class SetTestCase(PolicyTestCase):
                 machine = self.machine(before)
                 self.set(machine, policy)
                 self.assertFalse(
-                    run_strategy.starting(machine.vm, machine.vmi))
+                    vm_state.starting(machine.vm, machine.vmi))
                 if strategy in (before, 'Manual'):
                     self.assertEqual(strategy, machine.strategy)
                 else:
@@ -152,7 +153,7 @@ class SetTestCase(PolicyTestCase):
         # A reboot of the guest still starts it again.
         self.assertEqual('Always', machine.strategy)
         machine.vmi['status']['phase'] = 'Succeeded'
-        self.assertTrue(run_strategy.starting(machine.vm, machine.vmi))
+        self.assertTrue(vm_state.starting(machine.vm, machine.vmi))
         machine.vmi = fakes.vmi('Running', 'u2')
         machine.vm = one_time_boot.desired_vm(
             machine.vm, machine.vmi) or machine.vm

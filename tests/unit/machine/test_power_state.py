@@ -9,6 +9,7 @@ from oslotest import base
 from sushy_kubevirt.machine import power_state
 from sushy_kubevirt.machine import run_strategy
 from sushy_kubevirt.machine import trim
+from sushy_kubevirt.machine import vm_state
 from tests.unit.machine import fakes
 
 ON, OFF = power_state.PowerState.ON, power_state.PowerState.OFF
@@ -138,7 +139,7 @@ class StateTestCase(base.BaseTestCase):
         vmi['metadata']['uid'] = 'older'
         self.assertIs(DOWN, power_state.state(vm, vmi))
         self.assertIs(DOWN, power_state.state(vm, None))
-        gone = run_strategy.without_vmi(vm)
+        gone = vm_state.without_vmi(vm)
         self.assertIs(OFF, power_state.state(gone, None))
         # A cancelled start.
         gone['status']['stateChangeRequests'] = [{'action': 'Stop'}]
@@ -193,7 +194,7 @@ class StateTestCase(base.BaseTestCase):
                 self.assertIs(OFF, power_state.state(
                     vm, fakes.vmi('Failed', deleting=True)))
                 self.assertIs(OFF, power_state.state(
-                    run_strategy.without_vmi(vm), None))
+                    vm_state.without_vmi(vm), None))
 
     def test_vmi_that_was_not_delivered(self):
         for strategy, status, state in (
@@ -212,7 +213,7 @@ class StateTestCase(base.BaseTestCase):
         """The VM's status went from one VMI to the next."""
         vm = fakes.vm('Manual', printableStatus='Starting')
         self.assertIs(UP, power_state.state(
-            run_strategy.without_vmi(vm), None))
+            vm_state.without_vmi(vm), None))
 
     def test_end_of_a_guest_whose_start_is_still_in_the_status(self):
         for strategy in 'Manual', 'Once', 'RerunOnFailure':

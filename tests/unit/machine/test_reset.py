@@ -13,7 +13,9 @@ from sushy_kubevirt.machine import boot_overrides
 from sushy_kubevirt.machine import one_time_boot
 from sushy_kubevirt.machine import power_state
 from sushy_kubevirt.machine import reset
+from sushy_kubevirt.machine import restart_record
 from sushy_kubevirt.machine import run_strategy
+from sushy_kubevirt.machine import vm_state
 from tests.unit.machine import fakes
 
 R = power_state.ResetType
@@ -384,11 +386,11 @@ class ReplacedTestCase(ResetTestCase):
     def test_restart_of_ending_vmi_is_requested(self):
         machine = self.restart('RerunOnFailure', PAUSED)
         self.assertEqual([fakes.STOP, fakes.START],
-                         run_strategy.requests(machine.vm))
+                         vm_state.requests(machine.vm))
         self.assertIs(power_state.PowerState.POWERING_OFF,
                       self.state(machine))
         machine.vm = one_time_boot.desired_vm(machine.vm, machine.vmi)
-        self.assertFalse(run_strategy.start_pending(machine.vm))
+        self.assertFalse(restart_record.start_pending(machine.vm))
         machine.vmi = None
         self.assertIs(power_state.PowerState.POWERING_ON,
                       self.state(machine))
@@ -413,7 +415,7 @@ class ReplacedTestCase(ResetTestCase):
         machine = self.machine('RerunOnFailure', PAUSED)
         machine.on_wait = [end_vmi]
         reset.reset(machine, R.FORCE_RESTART)
-        self.assertEqual([fakes.START], run_strategy.requests(machine.vm))
+        self.assertEqual([fakes.START], vm_state.requests(machine.vm))
 
     def test_ended_vmi_that_is_still_there(self):
         """KubeVirt accepts no start while a stop of it is requested."""
@@ -427,7 +429,7 @@ class ReplacedTestCase(ResetTestCase):
         self.assertEqual(['set', 'stop 0', 'status', 'restart'],
                          sent(machine))
         self.assertEqual([fakes.STOP, fakes.START],
-                         run_strategy.requests(machine.vm))
+                         vm_state.requests(machine.vm))
 
     def test_restart_in_progress_that_hangs(self):
         for state in STOPPING, dict(PAUSED, deleting=True, grace=1):
@@ -457,7 +459,7 @@ class ReplacedTestCase(ResetTestCase):
                 machine.on_wait = [stop]
                 reset.reset(machine, R.FORCE_RESTART)
                 self.assertEqual(writes, sent(machine))
-                self.assertFalse(run_strategy.start_requested(machine.vm))
+                self.assertFalse(vm_state.start_requested(machine.vm))
 
     def test_repeated_after_an_error(self):
         """The second request completes the first."""
@@ -467,7 +469,7 @@ class ReplacedTestCase(ResetTestCase):
             machine.on_wait = []
             self.assertRaises(errors.Unavailable, reset.reset, machine,
                               R.FORCE_RESTART)
-            self.assertTrue(run_strategy.start_pending(machine.vm))
+            self.assertTrue(restart_record.start_pending(machine.vm))
             machine.writes.clear()
             machine.on_wait = [ended]
             reset.reset(machine, R.FORCE_RESTART)
@@ -545,7 +547,7 @@ class StrategyTestCase(ResetTestCase):
 
     def test_sends_start_despite_new_run_strategy(self):
         # KubeVirt attempts that start only once, see
-        # `run_strategy.starting_without_retry`.
+        # `vm_state.starting_without_retry`.
         for observed in ('Halted', 'RerunOnFailure'):
             for strategy in ('Halted', 'RerunOnFailure'):
                 machine = self.machine(strategy, NO_VMI)
@@ -654,14 +656,16 @@ class CachedTestCase(ResetTestCase):
         self.assert_reset(machine, R.ON, [SET, 'start'], 1)
 
     def test_vm_with_something_in_progress_is_read(self):
-        for status in ({'created': True}, {'created': False},
+        for status in ({'created': True},
                        {'stateChangeRequests': [fakes.STOP]},
                        {'startFailure': {'consecutiveFailCount': 1}},
                        {'printableStatus': 'Stopping'}, {}):
             machine = self.idle('Halted')
             machine.vm['status'].update(status)
             self.assertIs(not status,
-                          run_strategy.is_idle(machine.vm, machine.vmi))
+                          vm_state.is_idle(machine.vm, machine.vmi))
+        self.assertFalse(vm_state.is_idle(
+            vm_state.without_vmi(machine.vm), None))
         machine = self.idle('Halted')
         machine.vm['status']['created'] = True
         self.assert_reset(machine, R.ON, [SET, 'start'], 1)
@@ -702,7 +706,7 @@ class EffectTestCase(base.BaseTestCase):
                 ('stop', on, off), ('restart', on, asked),
                 ('restart', on, restarted), ('restart', on, off)):
             self.assertEqual([False, True], [
-                run_strategy.shows(action, *each, before[1] and 'u0')
+                vm_state.shows(action, *each, before[1] and 'u0')
                 for each in (before, after)])
 
 
@@ -751,7 +755,7 @@ class ShownTestCase(base.BaseTestCase):
 
     def test_guest_that_is_shutting_down_before(self):
         replaced = fakes.vm('Always')
-        run_strategy.begin_restart(replaced, 'u0', True, start_pending=True)
+        restart_record.begin_restart(replaced, 'u0', True, start_pending=True)
         killed = fakes.vmi(deleting=True, grace=0)
         self.assert_shown((
             (R.POWER_CYCLE, 'u0', fakes.vm('Manual'), fakes.vmi(

@@ -12,8 +12,8 @@ from oslotest import base
 from sushy_kubevirt.kube import api_resources
 from sushy_kubevirt.machine import options
 from sushy_kubevirt.machine import power_state
-from sushy_kubevirt.machine import run_strategy
 from sushy_kubevirt.machine import vm_cache
+from sushy_kubevirt.machine import vm_state
 from tests.unit.machine import fakes
 
 KEY = ('default', 'node')
@@ -86,7 +86,7 @@ class StoppedTestCase(CacheTestCase):
         for version, kind in ((13, 'MODIFIED'), (14, 'DELETED')):
             vm, vmi = self.cache.objects(KEY)
             self.assertIsNone(vmi)
-            self.assertTrue(run_strategy.vmi_gone(vm))
+            self.assertTrue(vm_state.vmi_gone(vm))
             self.assertIs(power_state.PowerState.OFF, self.state())
             self.deliver(version, self.vmi(deleting=True), kind)
         self.assertIs(power_state.PowerState.OFF, self.state())

@@ -20,7 +20,7 @@ from sushy_kubevirt.machine import boot
 from sushy_kubevirt.machine import boot_overrides
 from sushy_kubevirt.machine import media
 from sushy_kubevirt.machine import power_state
-from sushy_kubevirt.machine import run_strategy
+from sushy_kubevirt.machine import vm_state
 from sushy_kubevirt.redfish.services.events import event_record
 from sushy_kubevirt.redfish.services import system_id
 
@@ -113,10 +113,10 @@ def _power_state(vm: objects.VirtualMachine,
     on_again = (state in (power_state.PowerState.ON,
                           power_state.PowerState.PAUSED)
                 and vmi is not None and before.vmi == vmi['metadata']['uid']
-                and not run_strategy.vmi_seen(vm))
+                and not vm_state.vmi_seen(vm))
     starting_again = (state is power_state.PowerState.POWERING_ON
-                      and not run_strategy.is_active(vmi)
-                      and not run_strategy.starting(vm, vmi))
+                      and not vm_state.is_active(vmi)
+                      and not vm_state.starting(vm, vmi))
     return before.power if on_again or starting_again else state
 
 
