@@ -371,11 +371,11 @@ def _judge_vm(bmc: spec.Bmc, facts: facts.Facts) -> Judgment:
 def _judge_secret(bmc: spec.Bmc, facts: facts.Facts,
                   secret: secret_summary.Summary | None,
                   foreign: abc.Container[str]) -> Judgment:
-    made = 'Secret ' + naming.auth(bmc.name)
-    if facts.refused and facts.refused.subject == made:
+    generated = 'Secret ' + naming.auth(bmc.name)
+    if facts.refused and facts.refused.subject == generated:
         return Judgment(Cause.REFUSED, *facts.refused)
-    if bmc.auth is None and made in foreign:
-        return Judgment(Cause.NAME_TAKEN, made)
+    if bmc.auth is None and generated in foreign:
+        return Judgment(Cause.NAME_TAKEN, generated)
     if bmc.auth is not None and not _is_permitted(
             bmc, bmc.auth, secret.obj if secret else None):
         return Judgment(Cause.NOT_PERMITTED, f'Secret {bmc.auth}')

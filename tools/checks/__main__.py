@@ -31,7 +31,7 @@ def parse(argv):
         description='Run everything that CI runs. The last line is the sum '
                     'of all suites: "N passed, N failed"; the table before '
                     'it also counts skipped tests. A step without tests '
-                    '(pep8, docs, demo) counts as one test.')
+                    '(docs, demo) counts as one test.')
     parser.add_argument(
         'suite', nargs='*', metavar='SUITE',
         help='run only these suites, of: '

@@ -206,11 +206,14 @@ def run_as_test(*command, timeout=TIMEOUT):
 
 
 def pep8(folder):
-    """Check the style of the paths that tox.ini lists for it."""
-    return run_as_test(
+    """Check the style of the paths that tox.ini lists for it, and the types
+    of the product."""
+    style = run_as_test(
         BIN / 'flake8', 'setup.py', 'sushy_kubevirt', 'vbmc_kubevirt', 'etc',
         'devstack', 'images', 'sandbox', 'tests', 'tools',
         'doc/source/conf.py', 'releasenotes/source/conf.py')
+    return style + run_as_test(
+        BIN / 'mypy', '--cache-dir', os.path.join(folder, 'mypy'))
 
 
 def _sphinx(folder, source):
