@@ -122,17 +122,15 @@ class Authenticator:
         return sorted(self._accounts.files().values(),
                       key=lambda account: account.name)
 
-    def account(self, name: str, recheck: bool = False,
-                max_age: float = stored_accounts.NEWEST_SECONDS
-                ) -> Account | None:
+    def account(self, name: str, recheck: bool = False) -> Account | None:
         """Return the account with a name that may log in.
 
         :param recheck: whether to check for changes that were made just now
-        :param max_age: seconds after which stored accounts are read again then
         """
         assert self._accounts is not None
         return self._accounts.current(
-            recheck, max_age if recheck else None).get(name)
+            recheck, stored_accounts.NEWEST_SECONDS if recheck else None
+        ).get(name)
 
     def check(self, name: str, password: bytes, source: str) -> Account:
         """Authenticate a user.
