@@ -106,7 +106,7 @@ class Cluster:
             else vm_cache.VmCache(self.client, self.options, namespaces,
                                   label_selector, self.vm))
         self._owns_cache = not shared or self.cache is not shared.cache
-        self._subscribers: list[vm_cache.Subscriber] = []
+        self._subscribers: set[vm_cache.Subscriber] = set()
         #: Virtual media of the machines.
         self.media = manager.Manager(self, namespaces, shared)
 
@@ -294,9 +294,13 @@ class Cluster:
 
         with self._lock:
             if not self.closing.is_set():
-                self._subscribers.append(notify)
+                self._subscribers.add(notify)
                 self.cache.subscribe(notify, self.vm)
-        return lambda: self.cache.unsubscribe(notify, self.vm)
+        return lambda: self._unsubscribe(notify)
+
+    def _unsubscribe(self, subscriber: vm_cache.Subscriber) -> None:
+        self.cache.unsubscribe(subscriber, self.vm)
+        self._subscribers.discard(subscriber)
 
     def refresh(self, machine: Machine) -> None:
         """Read a machine, KubeVirt's version and its feature gates again,
@@ -317,8 +321,8 @@ class Cluster:
         if self._boot_reconciler is not None:
             self._boot_reconciler.close()
         self.media.close()
-        for subscriber in self._subscribers:
-            self.cache.unsubscribe(subscriber, self.vm)
+        for subscriber in tuple(self._subscribers):
+            self._unsubscribe(subscriber)
         if self._owns_cache:
             self.cache.close()
         if self._shared is None:

@@ -79,7 +79,7 @@ class SharedClusterTestCase(base.BaseTestCase):
         [machine] = a.machines()
         b = self.cluster('b')
         [other] = b.machines()
-        seen = []
+        seen, others = [], set(a._subscribers)
         end = a.subscribe(lambda machine, vm, vmi: seen.append(machine.name))
         self.until(lambda: seen)
         other.set_asset_tag('rack 7')
@@ -87,6 +87,8 @@ class SharedClusterTestCase(base.BaseTestCase):
         self.until(lambda: len(seen) > 1)
         self.assertEqual({'a'}, set(seen))
         end()
+        # Each console that is opened subscribes.
+        self.assertEqual(others, a._subscribers)
         a.close()
         b.close()
         self.assertEqual({}, self.shared.cache._callbacks_of)
