@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plan: the steps from a BMC's observed state to its desired state.
+"""Plan: the steps from the facts of a BMC to its desired state.
 
 `steps` is a pure function, and executed steps are not recorded: an operator
-that was killed between two steps makes a new plan from the observed state.
+that was killed between two steps makes a new plan from the facts.
 """
 
 from __future__ import annotations

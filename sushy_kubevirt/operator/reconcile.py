@@ -2,7 +2,7 @@
 """Reconciles one BMC: facts, verdict, plan, its execution, status.
 
 The process may be killed between any two requests: each round begins with the
-observed state, and the next process needs no state of this one.
+facts, and the next process needs no state of this one.
 """
 
 from __future__ import annotations
