@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Desired state: the objects that a BMC should have now, in order.
+"""Desired state: what a BMC should have now.
 
 The Secrets with random content (`credentials`, `pki`) are not included: they
 are created once, and `plan` only adds missing keys.
@@ -10,27 +10,47 @@ from __future__ import annotations
 import typing
 
 from sushy_kubevirt.operator import config_map
+from sushy_kubevirt.operator import credentials
 from sushy_kubevirt.operator import deployments
 from sushy_kubevirt.operator import endpoints
 from sushy_kubevirt.operator import network
 from sushy_kubevirt.operator import rbac
 from sushy_kubevirt.operator import routes
+from sushy_kubevirt.operator.shared import entry
 
 if typing.TYPE_CHECKING:
-    from sushy_kubevirt.kube import objects as kube_objects
+    from sushy_kubevirt.kube import objects
     from sushy_kubevirt.operator import facts
     from sushy_kubevirt.operator import spec
     from sushy_kubevirt.operator import verdict
 
 
-def objects(bmc: spec.Bmc, facts: facts.Facts, verdict: verdict.Verdict,
-            defaults: deployments.Defaults) -> list[kube_objects.Json]:
-    """Make the desired objects of a BMC, the Service first.
+class DesiredState(typing.NamedTuple):
+    """What a BMC should have.
+
+    :param objects: in the order in which they are made, the Service first; all
+        others of the BMC are to be deleted
+    :param entry: in its shared pod; None if it is to have none, or the present
+        one must not be changed
+    """
+
+    objects: list[objects.Json]
+    entry: str | None = None
+
+
+def of(bmc: spec.Bmc, facts: facts.Facts, verdict: verdict.Verdict,
+       defaults: deployments.Defaults) -> DesiredState:
+    """Make the desired state of a BMC."""
+    return DesiredState(_objects(bmc, facts, verdict, defaults),
+                        _entry(bmc, facts, verdict, defaults))
+
+
+def _objects(bmc: spec.Bmc, facts: facts.Facts, verdict: verdict.Verdict,
+             defaults: deployments.Defaults) -> list[objects.Json]:
+    """Make the desired objects.
 
     Objects that exist stay desired, or are kept by `Verdict.keeps_pod`, when
     the Secret or the VM is deleted, as long as the BMC is permitted to use it.
-
-    :returns: objects; all others of the BMC are to be deleted
     """
     if bmc.deleting:
         return []
@@ -63,6 +83,19 @@ def objects(bmc: spec.Bmc, facts: facts.Facts, verdict: verdict.Verdict,
     if bmc.route and not facts.route_problem:
         wanted.append(routes.route(bmc, _authority(facts)))
     return wanted
+
+
+def _entry(bmc: spec.Bmc, facts: facts.Facts, verdict: verdict.Verdict,
+           defaults: deployments.Defaults) -> str | None:
+    auth = facts.auth if credentials.is_made(bmc) else facts.source
+    slot = facts.placed.slot
+    if (not facts.placed.wanted or slot is None or auth is None
+            or verdict.keeps_entry):
+        return None
+    return entry.entry(
+        bmc, slot.number, auth.version,
+        verdict.certificate.version if verdict.certificate else None,
+        defaults.proxy, defaults.denied)
 
 
 def _authority(facts: facts.Facts) -> str:

@@ -16,7 +16,6 @@ from sushy_kubevirt.kube import objects
 from sushy_kubevirt.operator import bmc_resources
 from sushy_kubevirt.operator import credentials
 from sushy_kubevirt.operator import deployments
-from sushy_kubevirt.operator import desired_state
 from sushy_kubevirt.operator import drift
 from sushy_kubevirt.operator import endpoints
 from sushy_kubevirt.operator import naming
@@ -28,6 +27,7 @@ from sushy_kubevirt.operator import spec
 from sushy_kubevirt.pod import options_file
 
 if typing.TYPE_CHECKING:
+    from sushy_kubevirt.operator import desired_state
     from sushy_kubevirt.operator import facts
     from sushy_kubevirt.operator import verdict
 
@@ -205,7 +205,7 @@ class Tried:
 
 
 def steps(bmc: spec.Bmc, facts: facts.Facts, verdict: verdict.Verdict,
-          defaults: deployments.Defaults, tried: Tried) -> list[Step]:
+          desired: desired_state.DesiredState, tried: Tried) -> list[Step]:
     """Compute the next steps, in order.
 
     Plan again after executing them: more steps may follow from the results.
@@ -227,11 +227,11 @@ def steps(bmc: spec.Bmc, facts: facts.Facts, verdict: verdict.Verdict,
         planned.append(Finalizer(True))
     if placed.wanted and not placed.claimed and not verdict.withdrawn:
         planned.append(Claim())
-    wanted = desired_state.objects(bmc, facts, verdict, defaults)
     ends = 'NetworkPolicy', 'Route'
-    policies, route = ([obj for obj in wanted if obj['kind'] == kind]
+    policies, route = ([obj for obj in desired.objects if obj['kind'] == kind]
                        for kind in ends)
-    service, *others = (obj for obj in wanted if obj['kind'] not in ends)
+    service, *others = (
+        obj for obj in desired.objects if obj['kind'] not in ends)
 
     def change(objs: abc.Iterable[objects.Json]) -> list[Step]:
         return [step for obj in objs for step in _change_steps(
@@ -245,9 +245,9 @@ def steps(bmc: spec.Bmc, facts: facts.Facts, verdict: verdict.Verdict,
         *_credentials_steps(bmc, facts, verdict),
         *_certificate_steps(bmc, facts, verdict),
         *change(others),
-        *_membership_steps(bmc, facts, verdict, defaults),
+        *_membership_steps(bmc, facts, verdict, desired.entry),
         *_end_upgrade_steps(verdict),
-        *_delete_steps(bmc, facts, verdict, wanted),
+        *_delete_steps(bmc, facts, verdict, desired.objects),
         # The last: if it is refused, all other steps have been made.
         *change(route)]
 
@@ -369,7 +369,7 @@ def changes(obj: objects.Json, live: objects.Json, tried: Tried
 
 def _membership_steps(bmc: spec.Bmc, facts: facts.Facts,
                       verdict: verdict.Verdict,
-                      defaults: deployments.Defaults) -> list[Step]:
+                      text: str | None) -> list[Step]:
     """Set the BMC's entry in its shared pod, or leave that.
 
     The Service selects another pod by then: see `Placement.serving`.
@@ -381,14 +381,7 @@ def _membership_steps(bmc: spec.Bmc, facts: facts.Facts,
         return [Revoke()]
     if not placed.wanted:
         return [Leave()] if placed.claimed and verdict.slot is None else []
-    auth = facts.auth if credentials.is_made(bmc) else facts.source
-    if placed.slot is None or auth is None or verdict.keeps_entry:
-        return []
-    text = entry.entry(
-        bmc, placed.slot.number, auth.version,
-        verdict.certificate.version if verdict.certificate else None,
-        defaults.proxy, defaults.denied)
-    if placed.digest == entry.digest(text) and (
+    if text is None or placed.digest == entry.digest(text) and (
             placed.policy, placed.vm) == (bmc.network_policy, entry.vm(bmc)):
         return []
     return [Enter(text)]

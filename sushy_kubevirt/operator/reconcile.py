@@ -19,6 +19,7 @@ from sushy_kubevirt.kube import objects
 from sushy_kubevirt.operator import bmc_resources
 from sushy_kubevirt.operator import conditions
 from sushy_kubevirt.operator import deployments
+from sushy_kubevirt.operator import desired_state
 from sushy_kubevirt.operator import events
 from sushy_kubevirt.operator import executor
 from sushy_kubevirt.operator import facts
@@ -122,8 +123,9 @@ class Reconciler:
             bmc = _read(body)
             known = await self._observe(bmc, body, tried)
             judged = verdict.judge(bmc, known, self._defaults)
+            desired = desired_state.of(bmc, known, judged, self._defaults)
             steps, waiting = self._limit_upgrades(key, plan.steps(
-                bmc, known, judged, self._defaults, tried))
+                bmc, known, judged, desired, tried))
             if not steps:
                 break
             if any(number >= _MAX_STEPS for number in done.values()):

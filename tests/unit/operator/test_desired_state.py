@@ -73,18 +73,31 @@ CASES = (
 )
 
 
+def desired(body, case):
+    return desired_state.of(*cases.judged(body, case), cases.DEFAULTS)
+
+
 class DesiredStateTestCase(base.BaseTestCase):
 
     def test_kinds_of_desired_objects(self):
         for body, state, kinds in CASES:
             with self.subTest(spec=body['spec'], state=state):
-                self.assertEqual(kinds, [obj['kind'] for obj in (
-                    desired_state.objects(*cases.judged(body, state),
-                                          cases.DEFAULTS))])
+                self.assertEqual(kinds, [
+                    obj['kind'] for obj in desired(body, state).objects])
 
     def test_is_deterministic(self):
         # Random content would be reported as drift at each reconcile.
         for body, state, kinds in CASES:
-            self.assertEqual(*(desired_state.objects(
-                *cases.judged(body, state), cases.DEFAULTS)
-                for _ in range(2)))
+            self.assertEqual(desired(body, state), desired(body, state))
+
+    def test_entry(self):
+        shared = test_conditions.shared
+        for body, state, has_entry in (
+                (bodies.body(), shared(), True), (bodies.body(), GOOD, False),
+                (bodies.body(), shared(slot=None), False),
+                (bodies.body(), shared(wanted=False), False),
+                # The present one is not changed.
+                (bodies.body(), {**shared(), 'certificate': False}, False),
+                (bodies.body(), {**shared(), 'secret': None}, False)):
+            with self.subTest(state=state):
+                self.assertEqual(has_entry, bool(desired(body, state).entry))

@@ -6,6 +6,7 @@ import asyncio
 from oslotest import base
 
 from sushy_kubevirt.operator import deployments
+from sushy_kubevirt.operator import desired_state
 from sushy_kubevirt.operator import plan
 from sushy_kubevirt.operator import spec
 from sushy_kubevirt.operator import verdict
@@ -25,8 +26,9 @@ class PlanTestCase(base.BaseTestCase):
         known = asyncio.run(harness.Operator(kube).reconciler._observe(
             bmc, body, tried))
         defaults = deployments.Defaults('sushy-kubevirt-emulator')
-        return plan.steps(bmc, known, verdict.judge(bmc, known, defaults),
-                          defaults, tried)
+        judged = verdict.judge(bmc, known, defaults)
+        return plan.steps(bmc, known, judged, desired_state.of(
+            bmc, known, judged, defaults), tried)
 
     def test_no_steps_when_state_is_desired(self):
         for body in bodies.body(), bodies.cross_namespace():
