@@ -51,8 +51,10 @@ FLOWS = (
         ('sushy_kubevirt.machine.reset:reset', 'as above'),
     )),
     ('A VirtualMachineBMC', (
-        ('sushy_kubevirt.operator.controller:Controller.start',
-         'the watches, and which BMCs an object concerns'),
+        ('sushy_kubevirt.operator.store:Kind.watch',
+         'the watch of a kind, to which controllers subscribe'),
+        ('sushy_kubevirt.operator.controller:Controller._owned_changed',
+         'which BMCs an object concerns'),
         ('sushy_kubevirt.operator.workqueue:Queue.add', 'one at a time'),
         ('sushy_kubevirt.operator.reconcile:Reconciler.reconcile',
          'a round: facts, verdict, plan, status'),

@@ -226,11 +226,11 @@ class Api:
                 f'The API server has not answered completely in {seconds} s',
                 maybe_done=True) from None
 
-    async def watch(self, resource: api_resources.AnyResource,
-                    namespace: str | None = None, label_selector: str = '',
-                    field_selector: str = '', metadata_only: bool = False,
-                    failed: abc.Callable[[], None] = lambda: None
-                    ) -> abc.AsyncIterator[Event]:
+    def watch(self, resource: api_resources.AnyResource,
+              namespace: str | None = None, label_selector: str = '',
+              field_selector: str = '', metadata_only: bool = False,
+              failed: abc.Callable[[], None] = lambda: None
+              ) -> abc.AsyncIterator[Event]:
         """List and watch a collection, without end, through all failures.
 
         :param namespace: None or '' for all namespaces
@@ -242,9 +242,31 @@ class Api:
             all `objects.ObjectKey`, from which deleted objects are found
         """
         channel = _Channel(asyncio.get_running_loop(), self._reading, failed)
-        source = watcher.Watcher(
+        return self._receive(watcher.Watcher(
             self._client, self._options, resource, namespace or '',
-            label_selector, field_selector, channel, metadata_only)
+            label_selector, field_selector, channel, metadata_only), channel)
+
+    async def read_all(
+        self, resource: api_resources.Resource[objects.ObjectT],
+        namespace: str | None, label_selector: str,
+    ) -> abc.AsyncIterator[objects.ObjectT]:
+        """List a collection page by page, through all failures.
+
+        :param namespace: None or '' for all namespaces
+        """
+        channel = _Channel(asyncio.get_running_loop(), self._reading,
+                           lambda: None, lists_only=True)
+        async with contextlib.aclosing(self._receive(watcher.Watcher(
+                self._client, self._options, resource, namespace or '',
+                label_selector, '', channel), channel)) as events:
+            async for kind, obj in events:
+                if kind == LISTED:
+                    return
+                yield obj
+
+    @staticmethod
+    async def _receive(source: watcher.Watcher[typing.Any],
+                       channel: _Channel) -> abc.AsyncGenerator[Event]:
         channel.source = source
         source.start()
         try:
@@ -253,8 +275,8 @@ class Api:
                 while events:
                     yield events.pop()
         finally:
-            channel.close()
             source.stop()
+            channel.close()
 
 
 def in_thread(function: abc.Callable[P, T], *args: P.args,
@@ -324,14 +346,18 @@ class _Channel:
 
     :param reading: held while a page is read
     :param failed: called in the loop when the watcher fails
+    :param lists_only: whether to wait for `close` after a list, so that no
+        watch follows
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop,
                  reading: threading.Semaphore,
-                 failed: abc.Callable[[], None]) -> None:
+                 failed: abc.Callable[[], None],
+                 lists_only: bool = False) -> None:
         self._loop = loop
         self._reading = reading
         self._failed = failed
+        self._lists_only = lists_only
         self.source: watcher.Watcher[typing.Any] | None = None
         self._events: list[Event] = []
         self._arrived = asyncio.Event()
@@ -369,6 +395,10 @@ class _Channel:
                 self._send([('ADDED', obj) for obj in page], 0)
                 page = None
         self._send([(LISTED, keys)], 0)
+        if self._lists_only:
+            with self._changed:
+                self._changed.wait_for(lambda: self._closed)
+            raise errors.Unavailable('The list is complete')
         return version
 
     def event(self, source: watcher.Watcher[typing.Any], kind: str,

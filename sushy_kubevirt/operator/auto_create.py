@@ -14,10 +14,10 @@ import asyncio
 from collections import abc
 import dataclasses
 import logging
+import typing
 
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.kube import objects
-from sushy_kubevirt.operator import api
 from sushy_kubevirt.operator import bmc_resources
 from sushy_kubevirt.operator import command_line
 from sushy_kubevirt.operator import logs
@@ -26,6 +26,10 @@ from sushy_kubevirt.operator import naming
 from sushy_kubevirt.operator import permissions
 from sushy_kubevirt.operator import spec
 from sushy_kubevirt.operator import workqueue
+
+if typing.TYPE_CHECKING:
+    from sushy_kubevirt.operator import api
+    from sushy_kubevirt.operator import store as stores
 
 LOG = logging.getLogger(__name__)
 
@@ -124,117 +128,79 @@ def decide(vm: SelectedVm | None, referring: abc.Collection[ExistingBmc],
     return namesake is None, []
 
 
+def _existing(body: objects.VirtualMachineBMC) -> ExistingBmc:
+    bmc = spec.read(body)
+    return ExistingBmc(
+        bmc.namespace, bmc.name, bmc.uid,
+        objects.ObjectKey(bmc.vm.namespace, bmc.vm.name)
+        if bmc.vm.name else None, is_auto_created(body),
+        tuple((body['metadata'].get('labels') or {}).items()))
+
+
 class AutoCreator:
     """Creates and deletes BMCs.
 
     :param options: with a selector
     """
 
-    def __init__(self, options: command_line.Options, client: api.Api
-                 ) -> None:
+    def __init__(self, options: command_line.Options, client: api.Api,
+                 store: stores.Store) -> None:
         self._selector = options.auto_create or ''
         # One label of a VM is enough for a BMC with a BareMetalHost.
         self._labels = command_line.selector_labels(
             options.bare_metal_hosts or '')
-        self._namespaces: tuple[str | None, ...] = (
-            options.namespaces or (None,))
         self._api = client
-        self._vms: dict[objects.ObjectKey, SelectedVm] = {}
-        self._bmcs: dict[objects.ObjectKey, ExistingBmc] = {}
-        self._by_vm: dict[objects.ObjectKey, set[objects.ObjectKey]] = {}
-        self._unlisted = 2 * len(self._namespaces)
+        self._store = store
+        self._vms = store.kind(bmc_resources.VM)
+        self._bmcs = store.kind(bmc_resources.BMC)
+        #: The VMs that BMCs name.
+        self._vm_of: dict[objects.ObjectKey, objects.ObjectKey] = {}
         self._queue = workqueue.Queue(self._reconcile, 1)
+        self._vms.subscribe(self._vm_changed)
+        self._bmcs.subscribe(self._bmc_changed)
 
     async def run(self) -> None:
-        """Watch and work, without end."""
+        """Work, without end."""
         try:
-            async with asyncio.TaskGroup() as group:
-                for namespace in self._namespaces:
-                    group.create_task(self._watch_vms(namespace))
-                    group.create_task(self._watch_bmcs(namespace))
+            await self._vms.listed.wait()
+            await self._bmcs.listed.wait()
+            self._queue.start()
+            await asyncio.Event().wait()
         finally:
             await self._queue.close(0)
 
-    async def _watch_vms(self, namespace: str | None) -> None:
-        first = True
-        async for kind, content in self._api.watch(
-                bmc_resources.VM, namespace, label_selector=self._selector,
-                metadata_only=True):
-            if kind == api.LISTED:
-                for key in self._unlisted_keys(self._vms, content, namespace):
-                    del self._vms[key]
-                    self._queue.add(key)
-                first = self._set_listed(first)
-                continue
-            meta = content['metadata']
-            key = objects.ObjectKey(meta['namespace'], meta['name'])
-            # `ClaimController` makes and deletes the BMCs of the VMs it makes.
-            # While it does not run, they must not become hosts for others.
-            if (kind == 'DELETED' or templates.is_template(content)
-                    or templates.is_made_here(content)):
-                self._vms.pop(key, None)
-            else:
-                self._vms[key] = SelectedVm(
-                    *key, meta['uid'], 'deletionTimestamp' in meta,
-                    (meta.get('annotations') or {}).get(
-                        permissions.ANNOTATION),
-                    tuple((name, value) for name, value in (
-                        meta.get('labels') or {}).items()
-                        if name in self._labels))
-            self._queue.add(key)
+    def _vm_changed(self, change: stores.Change) -> None:
+        self._queue.add(change.key)
 
-    async def _watch_bmcs(self, namespace: str | None) -> None:
-        first = True
-        async for kind, content in self._api.watch(
-                bmc_resources.BMC, namespace):
-            if kind == api.LISTED:
-                for key in self._unlisted_keys(self._bmcs, content, namespace):
-                    self._drop_bmc(key)
-                first = self._set_listed(first)
-                continue
-            meta = content['metadata']
-            self._drop_bmc(objects.ObjectKey(meta['namespace'], meta['name']))
-            if kind != 'DELETED':
-                self._put_bmc(content)
-
-    def _put_bmc(self, body: objects.VirtualMachineBMC) -> None:
-        bmc = spec.read(body)
-        key = objects.ObjectKey(bmc.namespace, bmc.name)
-        vm = (objects.ObjectKey(bmc.vm.namespace, bmc.vm.name)
-              if bmc.vm.name else None)
-        self._bmcs[key] = ExistingBmc(
-            *key, bmc.uid, vm, is_auto_created(body),
-            tuple((body['metadata'].get('labels') or {}).items()))
+    def _bmc_changed(self, change: stores.Change) -> None:
+        before = self._vm_of.pop(change.key, None)
+        if before is not None:
+            self._queue.add(before)
+        vm = None if change.gone else _existing(change.obj).vm
         if vm is not None:
-            self._by_vm.setdefault(vm, set()).add(key)
+            self._vm_of[change.key] = vm
             self._queue.add(vm)
+        if change.gone:
+            # A VM of the BMC's name may have waited for the name.
+            self._queue.add(change.key)
 
-    def _drop_bmc(self, key: objects.ObjectKey) -> None:
-        bmc = self._bmcs.pop(key, None)
-        if bmc is None:
-            return
-        if bmc.vm is not None:
-            keys = self._by_vm[bmc.vm]
-            keys.discard(key)
-            if not keys:
-                del self._by_vm[bmc.vm]
-            self._queue.add(bmc.vm)
-        # A VM of the BMC's name may have waited for the name.
-        self._queue.add(key)
+    def _vm(self, key: objects.ObjectKey) -> SelectedVm | None:
+        vm = self._vms.get(key)
+        # `ClaimController` makes and deletes the BMCs of the VMs it makes.
+        # While it does not run, they must not become hosts for others.
+        if (vm is None or not command_line.matches(self._selector, vm)
+                or templates.is_template(vm) or templates.is_made_here(vm)):
+            return None
+        meta = vm['metadata']
+        return SelectedVm(
+            *key, meta['uid'], 'deletionTimestamp' in meta,
+            (meta.get('annotations') or {}).get(permissions.ANNOTATION),
+            tuple((name, value) for name, value in (
+                meta.get('labels') or {}).items() if name in self._labels))
 
-    @staticmethod
-    def _unlisted_keys(cached: abc.Iterable[objects.ObjectKey],
-                       listed: set[objects.ObjectKey], namespace: str | None
-                       ) -> list[objects.ObjectKey]:
-        return [key for key in cached if key not in listed
-                and namespace in (None, key.namespace)]
-
-    def _set_listed(self, first: bool) -> bool:
-        if first:
-            self._unlisted -= 1
-            if not self._unlisted:
-                self._queue.start()
-        return False
+    def _bmc(self, key: objects.ObjectKey) -> ExistingBmc | None:
+        body = self._bmcs.get(key)
+        return None if body is None else _existing(body)
 
     async def _reconcile(self, key: objects.ObjectKey) -> None:
         with logs.about(*key):
@@ -252,8 +218,9 @@ class AutoCreator:
                     getattr(e, 'retry_after', None)) from None
 
     async def _create_or_delete(self, key: objects.ObjectKey) -> None:
-        vm, namesake = self._vms.get(key), self._bmcs.get(key)
-        referring = [self._bmcs[bmc] for bmc in self._by_vm.get(key, ())]
+        vm, namesake = self._vm(key), self._bmc(key)
+        referring = [bmc for bmc in map(self._bmc, self._store.users_of(
+            bmc_resources.VM, *key)) if bmc is not None]
         create, surplus = decide(vm, referring, namesake)
         for bmc in surplus:
             LOG.info('BMC %s/%s is deleted: its VM does not match '

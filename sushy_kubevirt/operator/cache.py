@@ -1,27 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cached objects of the cluster, and an index of the BMCs that use them.
+"""What the operator keeps of the objects of each kind; see `store`.
 
-Filled by watches and by responses to requests; empty when the operator starts.
 BMCs and the objects created for them are kept completely, but compressed, in
 the `object_cache.ObjectCache` that the BMC processes also use. Of VMs and
-Secrets, which belong to users, only the metadata is watched; a Secret that a
-BMC refers to is read when its version has changed, and only a
-`secret_summary.Summary` of it is kept.
+Secrets, which belong to users, little is kept; a Secret that a BMC refers to
+is read when its version has changed, and only a `secret_summary.Summary` of it
+is kept.
 """
 
 from __future__ import annotations
 
 from collections import abc
+import json
+import sys
 import typing
 
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.kube import object_cache
 from sushy_kubevirt.kube import objects
 from sushy_kubevirt.operator import bmc_resources
+from sushy_kubevirt.operator import command_line
 from sushy_kubevirt.operator import drift
-from sushy_kubevirt.operator import facts
+from sushy_kubevirt.operator.metal3 import fields
+from sushy_kubevirt.operator.metal3 import templates
 from sushy_kubevirt.operator import naming
-from sushy_kubevirt.operator import permissions
 from sushy_kubevirt.operator import secret_summary
 from sushy_kubevirt.operator import spec
 
@@ -29,146 +31,62 @@ if typing.TYPE_CHECKING:
     from sushy_kubevirt.kube import api_resources
     from sushy_kubevirt.operator import api
 
-_OWNED = frozenset(resource.kind for resource in (
-    *bmc_resources.OWNED, bmc_resources.ROUTE))
+#: Prefix of the operator's own labels and annotations.
+_OWN = naming.GROUP + '/'
 
 #: Annotation that repeats the whole object.
 _LAST_APPLIED = 'kubectl.kubernetes.io/last-applied-configuration'
 
-#: Maximum number of deleted Secrets whose versions are kept, for seconds, to
-#: ignore responses that arrive after the deletion.
+#: Maximum number of deleted VMs, and Secrets, that are recorded, for seconds,
+#: to ignore responses that arrive after the deletion.
 _MAX_DELETED = 1000
 
 
-class Cache:
-    """All cached objects.
+def without_managed_fields(obj: objects.ObjectT) -> objects.ObjectT:
+    """:returns: a copy of an object without the largest part of its metadata
+    """
+    return typing.cast('objects.ObjectT', {**obj, 'metadata': {
+        key: value for key, value in obj['metadata'].items()
+        if key != 'managedFields'}})
 
-    ``objects`` has BMCs and the objects created for them.
-    ``route_problems`` has what `route_problem` returns, by namespace; under
-    None, for all namespaces.
+
+class Compressed(object_cache.ObjectCache[objects.ObjectT]):
+    """Objects of one kind.
+
+    :param keep: returns what of an object is kept, which it does not modify
     """
 
-    def __init__(self, api: api.Api) -> None:
-        self.objects = Objects()
-        self.machines = VirtualMachines()
-        self.secrets = Secrets(api)
-        self.route_problems: dict[str | None, str | None] = {}
-        self._users: dict[bmc_resources.ObjectRef,
-                          tuple[objects.ObjectKey, ...]] = {}
-        self._refs: dict[objects.ObjectKey,
-                         tuple[bmc_resources.ObjectRef, ...]] = {}
+    def __init__(self, keep: abc.Callable[[objects.ObjectT], objects.ObjectT]
+                 = without_managed_fields) -> None:
+        # Readmits, as an update may have the version of a patch's answer.
+        super().__init__(lambda obj: obj, lambda obj: None, readmits=True)
+        self._keep = keep
 
-    def route_problem(self, namespace: str) -> str | None:
-        """Tell why BMCs of a namespace cannot have Routes.
+    def put(self, obj: objects.ObjectT) -> bool:
+        """Store an object, unless a newer version is cached.
 
-        :returns: `routes.MISSING`, `routes.FORBIDDEN` or `routes.UNLISTED`;
-            None if they can
+        :param obj: is not modified
+        :returns: whether it was newer than the cached one
         """
-        return self.route_problems.get(
-            namespace, self.route_problems.get(None))
+        return super().put(self._keep(obj))
 
-    def bmc(self, key: objects.ObjectKey) -> objects.VirtualMachineBMC | None:
-        """Look up a BMC."""
-        return self.objects.get(bmc_resources.BMC, *key)
-
-    def put_bmc(self, body: objects.VirtualMachineBMC) -> bool:
-        """Store a BMC.
-
-        :returns: whether it is newer than what was cached
-        """
-        if not self.objects.put(bmc_resources.BMC, body):
-            return False
-        bmc = spec.read(body)
-        key = objects.ObjectKey(bmc.namespace, bmc.name)
-        refs = tuple(_refs(bmc))
-        if self._refs.get(key) != refs:
-            self._drop_refs(key)
-            self._refs[key] = refs
-            for ref in refs:
-                self._users[ref] = (*self._users.get(ref, ()), key)
-        return True
-
-    def drop_bmc(self, key: objects.ObjectKey) -> bool:
-        """Remove a BMC.
-
-        :returns: whether there was one
-        """
-        self._drop_refs(key)
-        return self.objects.drop(bmc_resources.BMC, *key)
-
-    def bmcs(self) -> list[objects.ObjectKey]:
-        """Return the keys of all BMCs."""
-        return self.objects.names(bmc_resources.BMC)
-
-    def users_of(self, resource: api_resources.AnyResource,
-                 namespace: str, name: str) -> tuple[objects.ObjectKey, ...]:
-        """Return the keys of the BMCs that have or name an object."""
-        return self._users.get(bmc_resources.ObjectRef(
-            resource.kind, namespace, name), ())
-
-    def reserves_vm_service(self, bmc: spec.Bmc) -> bool:
-        """Tell whether another BMC needs the name of `naming.vm_service`."""
-        second = naming.vm_service(bmc)
-        return (second is not None and second == naming.base(bmc.vm.name)
-                and self.bmc(objects.ObjectKey(
-                    bmc.namespace, bmc.vm.name)) is not None)
-
-    def objects_of(self, bmc: spec.Bmc
-                   ) -> dict[bmc_resources.ObjectRef, objects.Json]:
-        """Look up the objects of a BMC that exist."""
-        live = {}
-        for resource, namespace, name in facts.object_refs(bmc):
-            obj = self.objects.get(resource, namespace, name)
-            if obj is not None:
-                live[bmc_resources.ObjectRef(
-                    resource.kind, namespace, name)] = obj
-        return live
-
-    def _drop_refs(self, key: objects.ObjectKey) -> None:
-        for ref in self._refs.pop(key, ()):
-            users = tuple(user for user in self._users[ref] if user != key)
-            if users:
-                self._users[ref] = users
-                continue
-            del self._users[ref]
-            if ref.kind == bmc_resources.SECRET.kind:
-                self.secrets.drop_summary(
-                    spec.Reference(ref.namespace, ref.name))
-            elif ref.kind in _OWNED:
-                self._drop_foreign(ref)
-
-    def _drop_foreign(self, ref: bmc_resources.ObjectRef) -> None:
-        """Remove a foreign object, whose deletion no watch would report."""
-        resource = bmc_resources.of_kind(ref.kind)
-        obj = self.objects.get(resource, ref.namespace, ref.name)
-        if obj is not None and not naming.made_by_us(obj):
-            self.objects.drop(resource, ref.namespace, ref.name)
+    def last(self, key: objects.ObjectKey) -> objects.ObjectT | None:
+        """Return an object, the caller's own; None if it is not cached."""
+        entry = self.get(key)
+        return None if entry is None else entry.unpack()
 
 
 class Objects:
     """Objects by kind, namespace and name, in one cache for each kind."""
 
     def __init__(self) -> None:
-        self._stores: dict[api_resources.AnyResource,
-                           object_cache.ObjectCache[typing.Any]] = {}
+        self._kinds: dict[api_resources.AnyResource,
+                          Compressed[typing.Any]] = {}
 
     def put(self, resource: api_resources.Resource[objects.ObjectT],
             obj: objects.ObjectT) -> bool:
-        """Store an object, unless a newer version is cached.
-
-        :param obj: is not modified
-        :returns: whether it was newer than the cached one
-        """
-        return self._of(resource).put(_trimmed(obj))
-
-    def deleted(self, resource: api_resources.Resource[objects.ObjectT],
-                obj: objects.ObjectT) -> bool:
-        """Remove an object that was deleted or lost its label.
-
-        :param obj: its last state
-        :returns: whether it was cached
-        """
-        return bool(self._of(resource).remove(obj))
+        """Store an object; see `Compressed.put`."""
+        return self.of(resource).put(obj)
 
     def drop(self, resource: api_resources.AnyResource,
              namespace: str, name: str) -> bool:
@@ -176,101 +94,149 @@ class Objects:
 
         :returns: whether it was cached
         """
-        return self._of(resource).discard(objects.ObjectKey(namespace, name))
+        return self.of(resource).discard(objects.ObjectKey(namespace, name))
 
     def get(self, resource: api_resources.Resource[objects.ObjectT],
             namespace: str, name: str) -> objects.ObjectT | None:
         """Return an object, the caller's own; None if it is not cached."""
-        entry = self._of(resource).get(objects.ObjectKey(namespace, name))
-        return None if entry is None else entry.unpack()
+        return self.of(resource).last(objects.ObjectKey(namespace, name))
 
     def names(self, resource: api_resources.AnyResource
               ) -> list[objects.ObjectKey]:
         """Return the keys of all objects of a kind."""
-        return self._of(resource).keys()
+        return self.of(resource).keys()
 
-    def _of(self, resource: api_resources.AnyResource
-            ) -> object_cache.ObjectCache[typing.Any]:
-        if resource not in self._stores:
-            # `put` trims a copy, as callers still use the object.
-            self._stores[resource] = object_cache.ObjectCache(
-                lambda obj: obj, lambda obj: None, readmits=True)
-        return self._stores[resource]
+    def of(self, resource: api_resources.AnyResource
+           ) -> Compressed[typing.Any]:
+        """Return the cache of a kind."""
+        if resource not in self._kinds:
+            self._kinds[resource] = Compressed(_trimmed)
+        return self._kinds[resource]
 
 
 class _Vm(typing.NamedTuple):
-    """What is kept of a VM.
+    """A VM.
 
-    :param deleting: whether it is being deleted
-    :param allowed: value of `permissions.ANNOTATION`
+    :param text: what else is kept of it, as JSON; most VMs share one text
     """
 
     uid: str
-    deleting: bool
-    allowed: str | None
+    version: int | None
+    text: str
 
 
 class VirtualMachines:
-    """VMs: uid, whether they are being deleted, permitted namespaces."""
+    """VMs: what matters to BMCs, BareMetalHosts and HostClaims.
 
-    def __init__(self) -> None:
+    That is their identity, whether they are being deleted, labels that the
+    options name, and the operator's own labels, annotations and finalizer.
+    Templates for HostClaims are kept completely.
+    """
+
+    def __init__(self, options: command_line.Options) -> None:
+        self._options = options
+        self._labels = command_line.selector_labels(options.auto_create or '')
+        if options.bare_metal_hosts:
+            self._labels |= {options.hosts.failure_domain,
+                             *command_line.selector_labels(
+                                 options.bare_metal_hosts)}
         self._vms: dict[objects.ObjectKey, _Vm] = {}
+        # Those of which an answer may arrive later, by uid.
+        self._deleted: dict[str, None] = {}
 
     def put(self, obj: objects.Object) -> bool:
         """Store a VM.
 
-        :returns: whether anything changed that matters to a BMC
+        :returns: whether what is kept of it has changed
         """
-        metadata = obj['metadata']
-        key = objects.ObjectKey(metadata['namespace'], metadata['name'])
-        vm = _Vm(metadata['uid'], 'deletionTimestamp' in metadata,
-                 (metadata.get('annotations') or {}).get(
-                     permissions.ANNOTATION))
-        if self._vms.get(key) == vm:
+        key, metadata = object_cache.object_key(obj), obj['metadata']
+        version = object_cache.version_number(metadata.get('resourceVersion'))
+        held = self._vms.get(key)
+        if metadata['uid'] in self._deleted or held is not None and (
+                not object_cache.is_newer(version, held.version)):
             return False
-        self._vms[key] = vm
-        return True
+        self._vms[key] = _Vm(metadata['uid'], version, sys.intern(json.dumps(
+            self._kept(obj))))
+        return held is None or (held.uid, held.text) != (
+            self._vms[key].uid, self._vms[key].text)
 
-    def drop(self, namespace: str, name: str) -> bool:
-        """Remove a VM; return whether it was cached."""
-        return self._vms.pop(
-            objects.ObjectKey(namespace, name), None) is not None
-
-    def deleted(self, obj: objects.Object) -> bool:
+    def remove(self, obj: objects.Object) -> bool:
         """Remove a VM that was deleted; return whether it was cached."""
-        return self.drop(obj['metadata']['namespace'],
-                         obj['metadata']['name'])
+        key, uid = object_cache.object_key(obj), obj['metadata']['uid']
+        self._deleted[uid] = None
+        _limit(self._deleted)
+        held = self._vms.get(key)
+        return held is not None and held.uid == uid and self.discard(key)
 
-    def get(self, reference: spec.Reference) -> objects.Object | None:
-        """Look up a VM, as a new object with a part of the metadata."""
-        vm = self._vms.get(objects.ObjectKey(
-            reference.namespace, reference.name))
+    def discard(self, key: objects.ObjectKey) -> bool:
+        """Remove a VM; return whether it was cached."""
+        return self._vms.pop(key, None) is not None
+
+    def last(self, key: objects.ObjectKey) -> objects.VirtualMachine | None:
+        """Return what is kept of a VM, the caller's own."""
+        vm = self._vms.get(key)
         if vm is None:
             return None
-        metadata: objects.ObjectMeta = {
-            'namespace': reference.namespace, 'name': reference.name,
-            'uid': vm.uid}
-        if vm.deleting:
-            # Its presence is asked for, not the time.
-            metadata['deletionTimestamp'] = ''
-        if vm.allowed is not None:
-            metadata['annotations'] = {permissions.ANNOTATION: vm.allowed}
-        return {'apiVersion': bmc_resources.VM.api_version,
-                'kind': bmc_resources.VM.kind, 'metadata': metadata}
+        kept = json.loads(vm.text)
+        kept['metadata'].update(
+            namespace=key.namespace, name=key.name, uid=vm.uid,
+            resourceVersion=str(vm.version or ''))
+        return kept
 
-    def names(self) -> list[objects.ObjectKey]:
+    def keys(self) -> list[objects.ObjectKey]:
         """Return the keys of all VMs."""
         return list(self._vms)
 
+    def _kept(self, vm: objects.AnyObject) -> objects.Json:
+        metadata = vm['metadata']
+        kept: objects.Json = {}
+        labels, annotations = (metadata.get(field) or {} for field in (
+            'labels', 'annotations'))
+        result: objects.Json = {
+            'apiVersion': bmc_resources.VM.api_version,
+            'kind': bmc_resources.VM.kind, 'metadata': kept}
+        if (templates.is_template(vm) and metadata['namespace']
+                == self._options.hosts.claim_templates):
+            result['spec'] = vm['spec']
+        else:
+            labels = {name: value for name, value in labels.items()
+                      if self._needs_label(name)}
+            annotations = {
+                name: value for name, value in annotations.items()
+                if name.startswith(_OWN)}
+        # Whether it is there is asked for, not the time.
+        for field, value in (
+                ('labels', labels), ('annotations', annotations),
+                ('finalizers', [name for name in metadata.get(
+                    'finalizers') or () if name == naming.HOST_FINALIZER])):
+            if value:
+                kept[field] = value
+        if 'deletionTimestamp' in metadata:
+            kept['deletionTimestamp'] = ''
+        failures = [condition for condition in (vm.get('status') or {}).get(
+            'conditions') or () if condition['type'] == 'Failure']
+        if failures:
+            result['status'] = {'conditions': failures}
+        return result
+
+    def _needs_label(self, name: str) -> bool:
+        return name in self._labels or name.startswith(_OWN) or (
+            self._options.bare_metal_hosts is not None
+            and fields.is_copied(name, self._options.hosts))
+
 
 class Secrets:
-    """The versions of all Secrets, and summaries of those that were read."""
+    """The versions of all Secrets, and summaries of those that were read.
+
+    ``sources`` has the annotation `fields.SOURCE_VERSION` of those with it.
+    """
 
     def __init__(self, api: api.Api) -> None:
         self._api = api
         self._versions: dict[objects.ObjectKey, int] = {}
         self._summaries: dict[objects.ObjectKey, secret_summary.Summary] = {}
         self._deleted: dict[objects.ObjectKey, int] = {}
+        self.sources: dict[objects.ObjectKey, str] = {}
 
     def put(self, obj: objects.Object) -> bool:
         """Store the version in an event of a watch.
@@ -282,6 +248,12 @@ class Secrets:
             return False
         self._deleted.pop(key, None)
         self._versions[key] = version
+        source = (obj['metadata'].get('annotations') or {}).get(
+            fields.SOURCE_VERSION)
+        if source is None:
+            self.sources.pop(key, None)
+        else:
+            self.sources[key] = source
         return True
 
     def take(self, secret: objects.Json) -> secret_summary.Summary:
@@ -296,14 +268,14 @@ class Secrets:
             self._summaries[key] = summary
         return summary
 
-    def drop(self, namespace: str, name: str) -> bool:
+    def discard(self, key: objects.ObjectKey) -> bool:
         """Remove a Secret; return whether it was cached."""
-        key = objects.ObjectKey(namespace, name)
+        self.sources.pop(key, None)
         summary = self._summaries.pop(key, None)
         return self._versions.pop(key, None) is not None or (
             summary is not None)
 
-    def deleted(self, obj: objects.Object) -> bool:
+    def remove(self, obj: objects.Object) -> bool:
         """Remove a Secret that was deleted.
 
         :param obj: its last metadata
@@ -315,9 +287,8 @@ class Secrets:
             # It was created again meanwhile.
             return False
         self._deleted[key] = version
-        if len(self._deleted) > _MAX_DELETED:
-            self._deleted.pop(next(iter(self._deleted)))
-        self.drop(*key)
+        _limit(self._deleted)
+        self.discard(key)
         return True
 
     def drop_summary(self, reference: spec.Reference) -> None:
@@ -325,9 +296,17 @@ class Secrets:
         self._summaries.pop(objects.ObjectKey(
             reference.namespace, reference.name), None)
 
-    def names(self) -> list[objects.ObjectKey]:
+    def keys(self) -> list[objects.ObjectKey]:
         """Return the keys of all Secrets."""
         return list({**self._versions, **self._summaries})
+
+    def last(self, key: objects.ObjectKey) -> None:
+        """Return None: no metadata is kept."""
+
+    def version(self, key: objects.ObjectKey) -> str | None:
+        """Return the version of a Secret; None if it does not exist."""
+        version = self._versions.get(key)
+        return None if version is None else str(version)
 
     async def get(self, reference: spec.Reference
                   ) -> secret_summary.Summary | None:
@@ -360,24 +339,19 @@ class Secrets:
             return None
 
 
+#: What is kept of the objects of one kind. ``put`` and ``remove`` return
+#: whether that has changed.
+Kept: typing.TypeAlias = Compressed[typing.Any] | VirtualMachines | Secrets
+
+
+def _limit(deleted: dict[typing.Any, typing.Any]) -> None:
+    if len(deleted) > _MAX_DELETED:
+        del deleted[next(iter(deleted))]
+
+
 def _version(obj: objects.AnyObject) -> int:
     return object_cache.version_number(
         obj['metadata'].get('resourceVersion')) or 0
-
-
-def _refs(bmc: spec.Bmc) -> abc.Iterator[bmc_resources.ObjectRef]:
-    """List a BMC's objects and those it refers to."""
-    for resource, namespace, name in facts.object_refs(bmc):
-        yield bmc_resources.ObjectRef(resource.kind, namespace, name)
-    yield bmc_resources.ObjectRef(
-        bmc_resources.VM.kind, bmc.vm.namespace, bmc.vm.name)
-    if naming.vm_service(bmc):
-        # A BMC of this name needs the name of that Service.
-        yield bmc_resources.ObjectRef(
-            bmc_resources.BMC.kind, bmc.namespace, bmc.vm.name)
-    for secret in dict.fromkeys(filter(None, facts.secret_refs(bmc))):
-        yield bmc_resources.ObjectRef(
-            bmc_resources.SECRET.kind, secret.namespace, secret.name)
 
 
 def _trimmed(obj: objects.AnyObject) -> objects.Json:

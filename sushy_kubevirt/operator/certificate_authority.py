@@ -10,16 +10,19 @@ from __future__ import annotations
 
 import asyncio
 import base64
+from collections import abc
 import logging
 import typing
 
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.kube import objects
 from sushy_kubevirt.operator import bmc_resources
+from sushy_kubevirt.operator import cache
 from sushy_kubevirt.operator import facts
 from sushy_kubevirt.operator import naming
 from sushy_kubevirt.operator import pki
 from sushy_kubevirt.operator import secret_summary
+from sushy_kubevirt.operator import store
 
 if typing.TYPE_CHECKING:
     from sushy_kubevirt.operator import api
@@ -48,6 +51,27 @@ class CertificateAuthority:
     def invalidate(self) -> None:
         """Note that the Secret has changed; `get` reads it again."""
         self._fresh = False
+
+    def own_watch(self) -> store.Kind:
+        """Make a watch of the Secret alone."""
+        return store.Kind(
+            self._api, bmc_resources.SECRET, (self._namespace,),
+            cache.Compressed(), metadata_only=True,
+            field_selector='metadata.name=' + naming.AUTHORITY)
+
+    def follow(self, secrets: store.Kind, changed: abc.Callable[[], None]
+               ) -> None:
+        """Note changes of the Secret.
+
+        :param secrets: has it
+        :param changed: called after each change
+        """
+        def tell(change: store.Change) -> None:
+            if change.key == (self._namespace, naming.AUTHORITY):
+                self.invalidate()
+                if secrets.listed.is_set():
+                    changed()
+        secrets.subscribe(tell)
 
     async def get(self) -> facts.Authority:
         """Read the certificate authority; create or renew it if need be.

@@ -13,6 +13,7 @@ from importlib import metadata
 import ipaddress
 import os
 import re
+import typing
 
 from cryptography import x509
 
@@ -23,6 +24,9 @@ from sushy_kubevirt.operator import deployments
 from sushy_kubevirt.operator import host_options
 from sushy_kubevirt.operator import permissions
 from sushy_kubevirt.operator.shared import placement
+
+if typing.TYPE_CHECKING:
+    from sushy_kubevirt.kube import objects
 
 PROGRAM = 'sushy-kubevirt-operator'
 
@@ -385,6 +389,14 @@ def unmet(selector: str, labels: abc.Mapping[str, str]) -> str | None:
         if meets == bool(negated or operator in ('!=', 'notin')):
             return requirement.strip()
     return None
+
+
+def matches(selector: str, obj: objects.AnyObject) -> bool:
+    """Tell whether the labels of an object match a selector.
+
+    :param selector: as `parse` accepts it
+    """
+    return unmet(selector, obj['metadata'].get('labels') or {}) is None
 
 
 def version() -> str:

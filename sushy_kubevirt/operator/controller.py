@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Controller: watches resources and queues the BMCs that use them.
+"""Controller: queues the BMCs that use an object which has changed.
 
-Each watch updates the cache and adds keys to the work queue; `reconcile`
-handles one BMC at a time. BMCs are watched completely, the objects created
-for them by label, VMs and Secrets by metadata only.
+It is told of changes by the `store` and adds keys to the work queue;
+`reconcile` handles one BMC at a time.
 """
 
 from __future__ import annotations
@@ -11,16 +10,14 @@ from __future__ import annotations
 import asyncio
 import collections
 from collections import abc
+import functools
 import logging
 import time
 import typing
 
-from sushy_kubevirt.kube import api_resources
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.kube import objects
-from sushy_kubevirt.operator import api
 from sushy_kubevirt.operator import bmc_resources
-from sushy_kubevirt.operator import cache
 from sushy_kubevirt.operator import certificate_authority
 from sushy_kubevirt.operator import conditions
 from sushy_kubevirt.operator import facts
@@ -34,10 +31,13 @@ from sushy_kubevirt.operator import routes
 from sushy_kubevirt.operator.shared import placement
 from sushy_kubevirt.operator.shared import shards
 from sushy_kubevirt.operator import spec
+from sushy_kubevirt.operator import store as stores
 from sushy_kubevirt.operator import vm_cleanup
 from sushy_kubevirt.operator import workqueue
 
 if typing.TYPE_CHECKING:
+    from sushy_kubevirt.kube import api_resources
+    from sushy_kubevirt.operator import api
     from sushy_kubevirt.operator import command_line
     from sushy_kubevirt.operator import metrics
 
@@ -55,7 +55,10 @@ _CLOSE_SECONDS = 5
 #: Counted as the reason of Ready for a BMC without a status.
 _NEW = 'New'
 
-_Resource: typing.TypeAlias = api_resources.AnyResource
+#: Kinds that are listed before the first BMC is reconciled. Routes, which
+#: another server than Kubernetes' serves, delay only the BMCs with one.
+_REQUIRED = (*bmc_resources.OWNED, bmc_resources.VM, bmc_resources.SECRET,
+             bmc_resources.BMC)
 
 
 class Controller:
@@ -66,53 +69,71 @@ class Controller:
     """
 
     def __init__(self, options: command_line.Options, client: api.Api,
-                 metrics: metrics.Metrics) -> None:
+                 store: stores.Store, metrics: metrics.Metrics) -> None:
         self._api = client
         self._metrics = metrics
-        self._namespaces: tuple[str | None, ...] = (
-            options.namespaces or (None,))
+        self._store = store
         self._system = options.system_namespace
-        self._cache = cache.Cache(client)
-        self._vm_cleanup = vm_cleanup.VmCleanup(client, self._cache)
-        self._orphaned_rbac = orphaned_rbac.OrphanedRbac(
-            client, self._cache, self._namespaces)
+        self._vm_cleanup = vm_cleanup.VmCleanup(client, store)
+        self._orphaned_rbac = orphaned_rbac.OrphanedRbac(client, store)
         self._authority = certificate_authority.CertificateAuthority(
             client, options.system_namespace)
         self._rollout = rollout.Rollout(options.max_unavailable,
                                         self._wake_stopped)
         self._foreign_objects = foreign_objects.ForeignObjects(
-            client, self._cache, self._wake)
+            client, store, self._wake)
         self._shards = shards.Shards(
-            options, client, self._cache, self._rollout, self._wake,
+            options, client, store, self._rollout, self._wake,
             metrics.set_shards)
         self._reconciler = reconcile.Reconciler(
-            options, client, self._cache, self._authority, self._rollout,
+            options, client, store, self._authority, self._rollout,
             self._foreign_objects, self._shards)
         self._queue = workqueue.Queue(self._reconcile, WORKERS)
         self._reasons: dict[objects.ObjectKey, str] = {}
         self._counts: collections.Counter[str] = collections.Counter()
         self._without_vm: set[objects.ObjectKey] = set()
         self._tasks: list[asyncio.Task[None]] = []
-        self._unlisted: set[tuple[_Resource, str | None]] = set()
         self._wants_route = asyncio.Event()
         self.has_host = asyncio.Event()
         self.listed = asyncio.Event()
+        self._subscribe()
+
+    def _subscribe(self) -> None:
+        kind, cleanup = self._store.kind, self._vm_cleanup
+        kind(bmc_resources.BMC).subscribe(
+            self._bmc_changed, self._bmcs_listed, all_events=True,
+            writer=self._store)
+        kind(bmc_resources.ROLE).subscribe(
+            lambda change: cleanup.role_changed(change.key.namespace),
+            all_events=True)
+        for resource in (*bmc_resources.OWNED, bmc_resources.ROUTE):
+            kind(resource).subscribe(
+                functools.partial(self._owned_changed, resource),
+                functools.partial(self._owned_listed, resource))
+        kind(bmc_resources.VM).subscribe(
+            lambda change: cleanup.enqueue(*change.key), all_events=True)
+        kind(bmc_resources.SECRET).subscribe(
+            cleanup.see_secret, lambda namespace: cleanup.forget_unlisted())
+        for used in kind(bmc_resources.VM), kind(bmc_resources.SECRET):
+            used.subscribe(
+                functools.partial(self._wake_users, used.resource),
+                lambda namespace: self._begin())
 
     async def start(self) -> None:
         """Start the watches; reconciles begin when all resources are listed.
         """
-        for namespace in self._namespaces:
-            for resource in bmc_resources.OWNED:
-                self._start(self._watch_owned, resource, namespace)
-            # Another server than Kubernetes' serves Routes: BMCs without
-            # `spec.route` do not wait for it.
-            self._cache.route_problems[namespace] = routes.UNLISTED
+        for namespace in self._store.namespaces:
+            self._tasks += [
+                asyncio.create_task(self._store.kind(resource).watch(
+                    namespace)) for resource in _REQUIRED]
+            self._store.route_problems[namespace] = routes.UNLISTED
             self._tasks.append(asyncio.create_task(
-                self._watch_routes(bmc_resources.ROUTE, namespace)))
-            self._start(self._watch_vms, bmc_resources.VM, namespace)
-            self._start(self._watch_secrets, bmc_resources.SECRET, namespace)
-            self._start(self._watch_bmcs, bmc_resources.BMC, namespace)
-        self._tasks.append(asyncio.create_task(self._watch_authority()))
+                self._watch_routes(namespace)))
+        secrets = self._store.kind(bmc_resources.SECRET)
+        if {None, self._system}.isdisjoint(self._store.namespaces):
+            secrets = self._authority.own_watch()
+            self._tasks.append(asyncio.create_task(secrets.run()))
+        self._authority.follow(secrets, self._wake_all)
 
     async def close(self) -> None:
         """End the watches, and let running reconciles finish."""
@@ -132,18 +153,17 @@ class Controller:
         """
         self._reconciler.deny(hosts)
         self._shards.deny(hosts)
-        self._wake(self._cache.bmcs())
+        self._wake_all()
 
     def problem(self) -> str | None:
         """Tell why this replica is not ready.
 
         :returns: a sentence without full stop; None if it is ready
         """
-        if self._unlisted:
-            # Read in another thread; the copy is atomic.
-            names = {str(resource) for resource, _ in tuple(self._unlisted)}
-            return f'not listed yet: {", ".join(sorted(names))}'
-        return None
+        # Called in another thread.
+        names = sorted(str(resource) for resource in _REQUIRED
+                       if not self._store.kind(resource).listed.is_set())
+        return f'not listed yet: {", ".join(names)}' if names else None
 
     @property
     def tasks(self) -> tuple[asyncio.Task[None], ...]:
@@ -151,24 +171,19 @@ class Controller:
         would miss changes."""
         return tuple(self._tasks)
 
-    def _start(self, watch: abc.Callable[[_Resource, str | None],
-                                         abc.Coroutine[None, None, None]],
-               resource: _Resource, namespace: str | None) -> None:
-        self._unlisted.add((resource, namespace))
-        self._tasks.append(asyncio.create_task(watch(resource, namespace)))
-
-    def _set_listed(self, resource: _Resource, namespace: str | None) -> None:
-        """Note that a collection was listed; start when it was the last."""
-        self._unlisted.discard((resource, namespace))
-        if self._unlisted or self.listed.is_set():
+    def _begin(self) -> None:
+        """Start the work when all resources were listed."""
+        if self.listed.is_set() or not all(
+                self._store.kind(resource).listed.is_set()
+                for resource in _REQUIRED):
             return
         self.listed.set()
         self._shards.start()
         self._shards.load()
-        for key in self._cache.bmcs():
+        for key in self._store.bmcs():
             self._rollout.update(
                 key, rollout.is_stopped(
-                    self._cache.objects.get(
+                    self._store.objects.get(
                         bmc_resources.DEPLOYMENT, key.namespace,
                         naming.base(key.name))))
             self._queue.add(key)
@@ -176,27 +191,14 @@ class Controller:
         self._vm_cleanup.enqueue_all()
         self._orphaned_rbac.enqueue_all()
 
-    # The watches
+    # Changes
 
-    async def _watch_bmcs(self, resource: _Resource, namespace: str | None
-                          ) -> None:
-        async for kind, content in self._api.watch(resource, namespace):
-            if kind == api.LISTED:
-                for key in self._cache.bmcs():
-                    if key not in content and namespace in (
-                            None, key.namespace):
-                        await self._check_unlisted_bmc(key)
-                if self.listed.is_set():
-                    self._orphaned_rbac.enqueue_all()
-                self._set_listed(resource, namespace)
-            elif kind == 'DELETED':
-                self._delete_bmc(content)
-            else:
-                self._put_bmc(content)
-
-    def _put_bmc(self, body: objects.VirtualMachineBMC) -> None:
+    def _bmc_changed(self, change: stores.Change) -> None:
+        if change.gone:
+            self._bmc_gone(change)
+            return
+        key, body = change.key, change.obj
         metadata = body['metadata']
-        key = objects.ObjectKey(metadata['namespace'], metadata['name'])
         bmc = spec.read(body)
         if not bmc.vm.name:
             if key not in self._without_vm:
@@ -212,52 +214,32 @@ class Controller:
             self.has_host.set()
         if bmc.route:
             self._wants_route.set()
-        known = self._cache.bmc(key) is not None
-        if self._cache.put_bmc(body):
+        if change.changed:
+            # One that needs the name of its Service.
+            users = () if key in self._reasons else self._store.users_of(
+                bmc_resources.BMC, *key)
             self._count(key)
-            self._wake((key, *(() if known else self._users_of(
-                bmc_resources.BMC, body))))
+            self._wake((key, *users))
 
-    async def _check_unlisted_bmc(self, key: objects.ObjectKey) -> None:
-        """Drop a BMC that is missing in a list, unless it is newer."""
-        try:
-            await self._api.get(bmc_resources.BMC, *key, metadata_only=True)
-        except errors.ObjectNotFound:
-            self._drop_bmc(key)
-        except errors.MachineError as e:
-            # A reconcile reads it before it writes anything.
-            LOG.info('%s %s/%s was not listed and could not be read: %s',
-                     bmc_resources.BMC.kind, *key, e)
-
-    def _delete_bmc(self, deleted: objects.VirtualMachineBMC) -> None:
-        metadata = deleted['metadata']
-        key = objects.ObjectKey(metadata['namespace'], metadata['name'])
-        body = self._cache.bmc(key)
-        is_cached = body is not None and (
-            body['metadata']['uid'] == metadata['uid'])
-        if self.listed.is_set() and not is_cached:
-            # A reconcile has dropped it already: its VM is unknown, so check
-            # all VMs.
-            self._vm_cleanup.enqueue_all()
+    def _bmcs_listed(self, namespace: str | None) -> None:
+        if self.listed.is_set():
             self._orphaned_rbac.enqueue_all()
-        if body is None or is_cached:
-            self._drop_bmc(key)
-            self._cache.objects.deleted(bmc_resources.BMC, deleted)
+        self._begin()
 
-    def _drop_bmc(self, key: objects.ObjectKey) -> None:
-        body = self._cache.bmc(key)
-        self._cache.drop_bmc(key)
-        if body:
-            bmc = spec.read(body)
-            self._vm_cleanup.enqueue(bmc.vm.namespace, bmc.vm.name)
-            for resource, namespace, name in facts.object_refs(bmc):
-                if resource in orphaned_rbac.KINDS:
-                    self._orphaned_rbac.enqueue(namespace, name)
-        self._without_vm.discard(key)
-        self._queue.forget(key)
-        self._wake(self._cache.users_of(bmc_resources.BMC, *key))
-        self._count(key)
-        self._forget(key)
+    def _bmc_gone(self, change: stores.Change) -> None:
+        bmc = spec.read(change.obj)
+        self._vm_cleanup.enqueue(bmc.vm.namespace, bmc.vm.name)
+        for resource, namespace, name in facts.object_refs(bmc):
+            if resource in orphaned_rbac.KINDS:
+                self._orphaned_rbac.enqueue(namespace, name)
+        if self._store.bmc(change.key) is not None:
+            # Another one of that name.
+            return
+        self._without_vm.discard(change.key)
+        self._queue.forget(change.key)
+        self._wake(self._store.users_of(bmc_resources.BMC, *change.key))
+        self._count(change.key)
+        self._forget(change.key)
 
     def _forget(self, key: objects.ObjectKey) -> None:
         self._shards.release(key)
@@ -265,44 +247,32 @@ class Controller:
         self._rollout.forget(key)
         self._foreign_objects.forget(key)
 
-    async def _watch_owned(self, resource: _Resource, namespace: str | None
-                           ) -> None:
-        owned = self._cache.objects
-        async for kind, content in self._api.watch(
-                resource, namespace, label_selector=naming.OURS):
-            if kind == api.LISTED:
-                for key in self._drop_unlisted(
-                        resource, namespace, content, owned.names(resource),
-                        owned.drop):
-                    self._shards.seen(resource, *key)
-                if resource == bmc_resources.ROUTE:
-                    self._set_route_problem(namespace, None)
-                if self.listed.is_set():
-                    self._vm_cleanup.enqueue_all()
-                self._set_listed(resource, namespace)
-                continue
-            is_gone = kind == 'DELETED'
-            changed = (owned.deleted if is_gone else owned.put)(
-                resource, content)
-            metadata = content['metadata']
-            if resource == bmc_resources.ROLE:
-                self._vm_cleanup.role_changed(metadata['namespace'])
-            if not changed:
-                continue
-            if resource in orphaned_rbac.KINDS and not is_gone:
-                self._orphaned_rbac.enqueue(metadata['namespace'],
-                                            metadata['name'])
-            self._shards.seen(resource, metadata['namespace'],
-                              metadata['name'], content if is_gone else None)
-            keys = self._users_of(resource, content)
-            if resource == bmc_resources.DEPLOYMENT:
-                for key in keys:
-                    self._rollout.update(key, rollout.is_stopped(
-                        None if is_gone else content))
-            self._wake(keys)
+    def _owned_changed(self, resource: api_resources.AnyResource,
+                       change: stores.Change) -> None:
+        key = change.key
+        if resource in orphaned_rbac.KINDS and not change.gone:
+            self._orphaned_rbac.enqueue(*key)
+        self._shards.seen(resource, *key, change.obj if change.gone else None)
+        users = self._store.users_of(resource, *key)
+        if resource == bmc_resources.DEPLOYMENT:
+            for user in users:
+                self._rollout.update(user, rollout.is_stopped(
+                    None if change.gone else change.obj))
+        self._wake(users)
 
-    async def _watch_routes(self, resource: _Resource, namespace: str | None
-                            ) -> None:
+    def _owned_listed(self, resource: api_resources.AnyResource,
+                      namespace: str | None) -> None:
+        if resource == bmc_resources.ROUTE:
+            self._set_route_problem(namespace, None)
+        if self.listed.is_set():
+            self._vm_cleanup.enqueue_all()
+        self._begin()
+
+    def _wake_users(self, resource: api_resources.AnyResource,
+                    change: stores.Change) -> None:
+        self._wake(self._store.users_of(resource, *change.key))
+
+    async def _watch_routes(self, namespace: str | None) -> None:
         """Watch Routes as soon as there are any.
 
         Where they do not exist, the API server is asked for them only after a
@@ -310,7 +280,7 @@ class Controller:
         """
         while True:
             try:
-                problem = await self._route_problem(resource, namespace)
+                problem = await self._route_problem(namespace)
             except errors.Unavailable as e:
                 LOG.warning('Routes cannot be listed yet, and BMCs with '
                             'spec.route wait; retrying every %d s: %s',
@@ -322,103 +292,30 @@ class Controller:
             self._set_route_problem(namespace, problem)
             await self._wants_route.wait()
             await asyncio.sleep(ROUTE_SECONDS)
-        await self._watch_owned(resource, namespace)
+        await self._store.kind(bmc_resources.ROUTE).watch(namespace)
 
     def _set_route_problem(self, namespace: str | None, problem: str | None
                            ) -> None:
-        if self._cache.route_problems[namespace] != problem:
-            self._cache.route_problems[namespace] = problem
-            self._wake(self._cache.bmcs())
+        if self._store.route_problems[namespace] != problem:
+            self._store.route_problems[namespace] = problem
+            self._wake_all()
 
-    async def _route_problem(self, resource: _Resource, namespace: str | None
-                             ) -> str | None:
+    async def _route_problem(self, namespace: str | None) -> str | None:
         """Find why there are no Routes.
 
         :returns: `routes.MISSING`, `routes.FORBIDDEN`, or None
         :raises: `errors.Unavailable`
         """
         try:
-            if not await self._api.serves_group(resource.group):
+            if not await self._api.serves_group(bmc_resources.ROUTE.group):
                 return routes.MISSING
-            await self._api.check_readable(resource, namespace)
+            await self._api.check_readable(bmc_resources.ROUTE, namespace)
         except errors.AccessDenied:
             return routes.FORBIDDEN
         return None
 
-    async def _watch_vms(self, resource: _Resource, namespace: str | None
-                         ) -> None:
-        await self._watch_metadata(resource, namespace, self._cache.machines,
-                                   self._see_vm)
-
-    def _see_vm(self, namespace: str | None, kind: str, content: typing.Any
-                ) -> None:
-        if kind != api.LISTED:
-            self._vm_cleanup.enqueue(content['metadata']['namespace'],
-                                     content['metadata']['name'])
-
-    async def _watch_secrets(self, resource: _Resource, namespace: str | None
-                             ) -> None:
-        # Read the Secrets that were created for BMCs with one list; later,
-        # each is read by name.
-        async for kind, content in self._api.watch(
-                resource, namespace, label_selector=naming.OURS):
-            if kind == api.LISTED:
-                break
-            self._cache.secrets.take(content)
-        await self._watch_metadata(resource, namespace, self._cache.secrets,
-                                   self._vm_cleanup.see_secret)
-
-    async def _watch_metadata(
-            self, resource: _Resource, namespace: str | None,
-            cached: cache.VirtualMachines | cache.Secrets,
-            see: abc.Callable[[str | None, str, typing.Any], None]) -> None:
-        """Watch the metadata of a kind.
-
-        :param see: takes the namespace, and type and content of each event
-        """
-        async for kind, content in self._api.watch(
-                resource, namespace, metadata_only=True):
-            see(namespace, kind, content)
-            if kind == api.LISTED:
-                self._drop_unlisted(resource, namespace, content,
-                                    cached.names(),
-                                    lambda _, *key: cached.drop(*key))
-                self._set_listed(resource, namespace)
-                continue
-            if (cached.deleted if kind == 'DELETED' else cached.put)(content):
-                self._wake(self._users_of(resource, content))
-
-    async def _watch_authority(self) -> None:
-        """Have the certificate authority read again when it changes."""
-        first = True
-        async for kind, _ in self._api.watch(
-                bmc_resources.SECRET, self._system, metadata_only=True,
-                field_selector='metadata.name=' + naming.AUTHORITY):
-            self._authority.invalidate()
-            if not first:
-                # After later lists too: it may have been deleted in between.
-                self._wake(self._cache.bmcs())
-            elif kind == api.LISTED:
-                first = False
-
-    def _drop_unlisted(
-            self, resource: _Resource, namespace: str | None,
-            listed: set[objects.ObjectKey], cached: list[objects.ObjectKey],
-            drop: abc.Callable[[_Resource, str, str], bool]
-    ) -> list[objects.ObjectKey]:
-        """Drop what a list does not have any more; return its keys."""
-        gone = [key for key in cached if key not in listed
-                and namespace in (None, key.namespace)]
-        for key in gone:
-            drop(resource, *key)
-            self._wake(self._cache.users_of(resource, *key))
-        return gone
-
-    def _users_of(self, resource: _Resource, obj: objects.Object
-                  ) -> tuple[objects.ObjectKey, ...]:
-        metadata = obj['metadata']
-        return self._cache.users_of(resource, metadata['namespace'],
-                                    metadata['name'])
+    def _wake_all(self) -> None:
+        self._wake(self._store.bmcs())
 
     def _wake(self, keys: abc.Iterable[objects.ObjectKey]) -> None:
         if not self.listed.is_set():
@@ -452,7 +349,7 @@ class Controller:
         finally:
             self._metrics.count_reconcile(time.monotonic() - began, failed)
             self._count(key)
-            if self._cache.bmc(key) is None:
+            if self._store.bmc(key) is None:
                 # The reconcile may have found that the BMC is deleted before
                 # the watch did, or have stored state after the deletion.
                 self._forget(key)
@@ -462,7 +359,7 @@ class Controller:
         before = self._reasons.pop(key, None)
         if before is not None:
             self._counts[before] -= 1
-        body = self._cache.bmc(key)
+        body = self._store.bmc(key)
         if body is not None:
             self._reasons[key] = conditions.ready_reason(
                 body.get('status') or {}) or _NEW

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Executes the steps of a plan, with one or a few requests each.
 
-Responses are put into the cache at once, before the watches report them.
+Responses are put into the store at once, before the watches report them.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from sushy_kubevirt.operator import secret_summary
 if typing.TYPE_CHECKING:
     from sushy_kubevirt.kube import api_resources
     from sushy_kubevirt.operator import api
-    from sushy_kubevirt.operator import cache
     from sushy_kubevirt.operator import spec
+    from sushy_kubevirt.operator import store
 
 LOG = logging.getLogger(__name__)
 
@@ -81,12 +81,12 @@ class Slots(typing.Protocol):
 class Executor:
     """Executes the steps of a BMC's plan."""
 
-    def __init__(self, api: api.Api, cache: cache.Cache,
+    def __init__(self, api: api.Api, store: store.Store,
                  slots: Slots) -> None:
         self._api = api
-        self._cache = cache
+        self._store = store
         self._slots = slots
-        self._writer = Writer(api, cache)
+        self._writer = Writer(api, store)
 
     async def execute(self, bmc: spec.Bmc, step: plan.Step,
                       facts: facts.Facts, tried: plan.Tried) -> None:
@@ -135,9 +135,9 @@ class Executor:
         live = await self._api.get(bmc_resources.SECRET, bmc.namespace, name)
         if (live['metadata']['uid'] != step.uid
                 or not credentials.is_left_over(bmc, live)):
-            self._cache.secrets.take(live)
+            self._store.secrets.take(live)
             raise PlanOutdated
-        self._cache.secrets.take(await self._api.patch(
+        self._store.secrets.take(await self._api.patch(
             bmc_resources.SECRET, bmc.namespace, name, [
                 {'op': 'test', 'path': '/metadata/resourceVersion',
                  'value': live['metadata']['resourceVersion']},
@@ -150,7 +150,7 @@ class Executor:
         assert bmc.auth is not None
         source = await self._api.get(
             bmc_resources.SECRET, bmc.auth.namespace, bmc.auth.name)
-        summary = self._cache.secrets.take(source)
+        summary = self._store.secrets.take(source)
         if summary.missing_keys or not permissions.reference_permitted(
                 bmc.namespace, summary.obj):
             raise PlanOutdated
@@ -177,7 +177,7 @@ class Executor:
 
     async def _end_upgrade(self, bmc: spec.Bmc, step: plan.EndUpgrade) -> None:
         resource = bmc_resources.DEPLOYMENT
-        self._cache.objects.put(resource, await self._api.patch(
+        self._store.objects.put(resource, await self._api.patch(
             resource, bmc.namespace, naming.base(bmc.name), {'metadata': {
                 'uid': step.uid, 'annotations': {naming.UPGRADING: None}}}))
 
@@ -191,7 +191,7 @@ class Executor:
         if step.on:
             wanted.append(naming.FINALIZER)
         if metadata['uid'] != bmc.uid or wanted == present:
-            self._cache.put_bmc(body)
+            self._store.put_bmc(body)
             raise PlanOutdated
         body = await self._api.patch(
             bmc_resources.BMC, bmc.namespace, bmc.name, {'metadata': {
@@ -199,14 +199,14 @@ class Executor:
                 'finalizers': wanted or None}})
         if not step.on and not wanted:
             # Without finalizers the BMC is deleted.
-            self._cache.drop_bmc(objects.ObjectKey(bmc.namespace, bmc.name))
+            self._store.drop_bmc(objects.ObjectKey(bmc.namespace, bmc.name))
             return
-        self._cache.put_bmc(body)
+        self._store.put_bmc(body)
 
     async def _patch_data(self, secret: objects.Json, uid: str,
                           data: abc.Mapping[str, str | None]) -> None:
         metadata = secret['metadata']
-        self._cache.secrets.take(await self._api.patch(
+        self._store.secrets.take(await self._api.patch(
             bmc_resources.SECRET, metadata['namespace'], metadata['name'],
             {'metadata': {'uid': uid, 'labels': metadata['labels']},
              'data': data}))
@@ -215,9 +215,9 @@ class Executor:
 class Writer:
     """Executes the steps on objects of BMCs and of shards."""
 
-    def __init__(self, api: api.Api, cache: cache.Cache) -> None:
+    def __init__(self, api: api.Api, store: store.Store) -> None:
         self._api = api
-        self._cache = cache
+        self._store = store
 
     async def change(self, step: plan.Change, tried: plan.Tried) -> None:
         """Execute a step; see `Executor.execute`."""
@@ -253,7 +253,7 @@ class Writer:
             # Created by the previous leader, or foreign.
             await self._read(resource, namespace, name)
             raise PlanOutdated from None
-        self._put_in_cache(resource, created)
+        self._store_answer(resource, created)
 
     async def _close(self, step: plan.Create | plan.Apply | plan.Replace
                      ) -> None:
@@ -267,7 +267,7 @@ class Writer:
             closed = await self._api.create(resource, namespace, body)
         else:
             closed = await self._api.apply(resource, namespace, name, body)
-        self._put_in_cache(resource, closed)
+        self._store_answer(resource, closed)
         LOG.warning('NetworkPolicy %s/%s admits no clients, as the API server '
                     'rejects the one that is wanted', namespace, name)
 
@@ -283,7 +283,7 @@ class Writer:
                 {'op': 'replace', 'path': '/metadata/managedFields',
                  'value': entries}])
             # `attempt` below depends on its version.
-            self._put_in_cache(target.resource, live)
+            self._store_answer(target.resource, live)
         ref = bmc_resources.ref(body)
         try:
             applied = await self._api.apply(*target, {
@@ -296,7 +296,7 @@ class Writer:
                 raise
             tried.attempts[ref] = attempt
             raise PlanOutdated from None
-        self._put_in_cache(target.resource, applied)
+        self._store_answer(target.resource, applied)
         if drift.differs(body, applied):
             tried.attempts[ref] = plan.attempt(plan.Apply, body, applied)
 
@@ -316,7 +316,7 @@ class Writer:
                   for part, value in body.items() if part not in (
                       'apiVersion', 'kind', 'metadata', 'roleRef')]
         replaced = await self._api.patch(*target, patch)
-        self._put_in_cache(target.resource, replaced)
+        self._store_answer(target.resource, replaced)
         if drift.differs(body, replaced):
             # As in `plan`: the desired object without fields that the cluster
             # has set.
@@ -336,9 +336,10 @@ class Writer:
         if step.conflict:
             tried.route_conflict = step.conflict
         if step.resource == bmc_resources.SECRET:
-            self._cache.secrets.drop(namespace, name)
+            self._store.secrets.discard(
+                objects.ObjectKey(namespace, name))
         else:
-            self._cache.objects.drop(step.resource, namespace, name)
+            self._store.objects.drop(step.resource, namespace, name)
 
     async def _read_target(self, step: plan.Apply | plan.Replace
                            ) -> objects.Json:
@@ -353,17 +354,17 @@ class Writer:
         try:
             obj = await self._api.get(resource, namespace, name)
         except errors.ObjectNotFound:
-            self._cache.objects.drop(resource, namespace, name)
+            self._store.objects.drop(resource, namespace, name)
             return None
-        self._put_in_cache(resource, obj)
+        self._store_answer(resource, obj)
         return obj
 
-    def _put_in_cache(self, resource: api_resources.AnyResource,
+    def _store_answer(self, resource: api_resources.AnyResource,
                       obj: objects.Json) -> None:
         if resource == bmc_resources.SECRET:
-            self._cache.secrets.take(obj)
+            self._store.secrets.take(obj)
         else:
-            self._cache.objects.put(resource, obj)
+            self._store.objects.put(resource, obj)
 
 
 def _target(body: objects.Json) -> facts.Target:

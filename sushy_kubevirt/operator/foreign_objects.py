@@ -12,11 +12,12 @@ from collections import abc
 import typing
 
 from sushy_kubevirt.kube import objects
-from sushy_kubevirt.operator import api
 from sushy_kubevirt.operator import bmc_resources
+from sushy_kubevirt.operator import cache
+from sushy_kubevirt.operator import store as stores
 
 if typing.TYPE_CHECKING:
-    from sushy_kubevirt.operator import cache
+    from sushy_kubevirt.operator import api
 
 #: Maximum number of watches. Without a watch, a BMC is reconciled when another
 #: of its objects changes.
@@ -36,11 +37,11 @@ class ForeignObjects:
     :param wake: queues BMCs
     """
 
-    def __init__(self, client: api.Api, cache: cache.Cache,
+    def __init__(self, client: api.Api, store: stores.Store,
                  wake: abc.Callable[[abc.Iterable[objects.ObjectKey]], None]
                  ) -> None:
         self._api = client
-        self._cache = cache
+        self._store = store
         self._wake = wake
         self._tasks: dict[_Watch, asyncio.Task[None]] = {}
 
@@ -52,7 +53,8 @@ class ForeignObjects:
                 self._tasks.pop(watch).cancel()
         for watch in [_Watch(key, ref) for ref in refs]:
             if watch not in self._tasks and len(self._tasks) < MAX_WATCHES:
-                self._tasks[watch] = asyncio.create_task(self._watch(watch))
+                self._tasks[watch] = asyncio.create_task(
+                    self._kind(watch).run())
 
     def forget(self, key: objects.ObjectKey) -> None:
         """End the watches of a BMC."""
@@ -64,14 +66,16 @@ class ForeignObjects:
             task.cancel()
         self._tasks.clear()
 
-    async def _watch(self, watch: _Watch) -> None:
-        kind, namespace, name = watch.ref
-        resource = bmc_resources.of_kind(kind)
-        async for event, content in self._api.watch(
-                resource, namespace, metadata_only=True,
-                field_selector='metadata.name=' + name):
-            if event == 'DELETED' or event == api.LISTED and not content:
-                self._cache.objects.drop(resource, namespace, name)
-                self._tasks.pop(watch, None)
+    def _kind(self, watch: _Watch) -> stores.Kind:
+        kind = stores.Kind(
+            self._api, bmc_resources.of_kind(watch.ref.kind),
+            (watch.ref.namespace,), cache.Compressed(), metadata_only=True,
+            field_selector='metadata.name=' + watch.ref.name)
+
+        def end_if_gone(_: object) -> None:
+            if not kind.keys() and watch in self._tasks:
+                self._store.objects.drop(kind.resource, *watch.ref[1:])
+                self._tasks.pop(watch).cancel()
                 self._wake((watch.bmc,))
-                return
+        kind.subscribe(end_if_gone, end_if_gone)
+        return kind

@@ -27,12 +27,17 @@ import os
 import random
 import threading
 import time
+import typing
 
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.kube import objects
-from sushy_kubevirt.operator import api
 from sushy_kubevirt.operator import bmc_resources
+from sushy_kubevirt.operator import cache
 from sushy_kubevirt.operator import naming
+from sushy_kubevirt.operator import store
+
+if typing.TYPE_CHECKING:
+    from sushy_kubevirt.operator import api
 
 LOG = logging.getLogger(__name__)
 
@@ -116,7 +121,8 @@ class LeaderElector:
 
         :raises: `errors.MachineError` if the Lease can never be taken
         """
-        watch = asyncio.create_task(self._watch(), name='lease')
+        watch = asyncio.create_task(
+            self._kind().watch(self._namespace), name='lease')
         self._tasks.append(watch)
         # If it ends, the loop below raises its exception.
         watch.add_done_callback(lambda task: self._changed.set())
@@ -186,16 +192,19 @@ class LeaderElector:
                         'takes it in %d s: %s', self._seconds,
                         str(e) or 'no answer')
 
-    async def _watch(self) -> None:
-        """Watch the Lease, without end."""
-        async for kind, content in self._api.watch(
-                bmc_resources.LEASE, self._namespace,
-                field_selector=f'metadata.name={naming.OPERATOR}'):
-            if kind == api.LISTED:
-                if not content:
-                    self._observe(None)
-            else:
-                self._observe(None if kind == 'DELETED' else content)
+    def _kind(self) -> store.Kind:
+        """Make the watch of the Lease."""
+        leases = store.Kind(
+            self._api, bmc_resources.LEASE, (self._namespace,),
+            cache.Compressed(),
+            field_selector=f'metadata.name={naming.OPERATOR}')
+
+        def listed(_: str | None) -> None:
+            if self._others_expiry is None and not leases.keys():
+                self._observe(None)
+        leases.subscribe(lambda change: self._observe(
+            None if change.gone else change.obj), listed, all_events=True)
+        return leases
 
     def _observe(self, lease: objects.Json | None) -> None:
         if self._own_deadline is not None:

@@ -23,7 +23,7 @@ from sushy_kubevirt.operator import workqueue
 if typing.TYPE_CHECKING:
     from sushy_kubevirt.kube import api_resources
     from sushy_kubevirt.operator import api
-    from sushy_kubevirt.operator import cache
+    from sushy_kubevirt.operator import store
 
 LOG = logging.getLogger(__name__)
 
@@ -32,16 +32,11 @@ KINDS = (bmc_resources.BINDING, bmc_resources.ROLE)
 
 
 class OrphanedRbac:
-    """Finds and deletes orphaned Roles and RoleBindings.
+    """Finds and deletes orphaned Roles and RoleBindings."""
 
-    :param namespaces: namespaces whose BMCs are cached; (None,) for all
-    """
-
-    def __init__(self, api: api.Api, cache: cache.Cache,
-                 namespaces: abc.Container[str | None]) -> None:
+    def __init__(self, api: api.Api, store: store.Store) -> None:
         self._api = api
-        self._cache = cache
-        self._namespaces = namespaces
+        self._store = store
         self._queue = workqueue.Queue(self._delete, 1)
 
     def enqueue_all(self) -> None:
@@ -50,7 +45,7 @@ class OrphanedRbac:
         if not self._queue.started:
             self._queue.start()
         for resource in KINDS:
-            for key in self._cache.objects.names(resource):
+            for key in self._store.objects.names(resource):
                 self.enqueue(*key)
 
     def enqueue(self, namespace: str, name: str) -> None:
@@ -66,9 +61,9 @@ class OrphanedRbac:
             self, namespace: str, name: str) -> abc.Iterator[
                 tuple[api_resources.Resource[objects.Json], objects.Json]]:
         for resource in KINDS:
-            if self._cache.users_of(resource, namespace, name):
+            if self._store.users_of(resource, namespace, name):
                 continue
-            obj = self._cache.objects.get(resource, namespace, name)
+            obj = self._store.objects.get(resource, namespace, name)
             if (obj is not None and self._is_of_elsewhere(obj)
                     and 'deletionTimestamp' not in obj['metadata']):
                 yield resource, obj
@@ -81,8 +76,7 @@ class OrphanedRbac:
             naming.NAMESPACE_LABEL)
         return (naming.made_by_us(obj)
                 and namespace not in (None, metadata['namespace'])
-                and (namespace in self._namespaces
-                     or None in self._namespaces))
+                and not {namespace, None}.isdisjoint(self._store.namespaces))
 
     async def _delete(self, key: objects.ObjectKey) -> None:
         with logs.about(*key):

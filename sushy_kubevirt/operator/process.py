@@ -24,6 +24,7 @@ from sushy_kubevirt.operator import leader_election
 from sushy_kubevirt.operator.metal3 import claim_controller
 from sushy_kubevirt.operator.metal3 import host_controller
 from sushy_kubevirt.operator import metrics
+from sushy_kubevirt.operator import store as stores
 from sushy_kubevirt.pod import health
 
 LOG = logging.getLogger(__name__)
@@ -126,15 +127,16 @@ class Operator:
                 if namespace not in denied),
             pod_user=await self._unless_stopped(self._pod_user()),
             cluster_hosts=await self._unless_stopped(self._cluster_hosts()))
+        store = stores.Store(self._api, self._options)
         bmcs = self._controller = controller.Controller(
-            self._options, self._api, self.metrics)
+            self._options, self._api, store, self.metrics)
         try:
             await bmcs.start()
-            await self._run_tasks(bmcs, self._tasks(bmcs, denied))
+            await self._run_tasks(bmcs, self._tasks(bmcs, store, denied))
         finally:
             await bmcs.close()
 
-    def _tasks(self, bmcs: controller.Controller,
+    def _tasks(self, bmcs: controller.Controller, store: stores.Store,
                denied: set[str]) -> list[asyncio.Task[None]]:
         """Start the tasks that do not end by themselves.
 
@@ -144,21 +146,24 @@ class Operator:
         tasks.append(asyncio.create_task(self._refresh_hosts(bmcs)))
         if self._options.auto_create:
             tasks.append(asyncio.create_task(
-                auto_create.AutoCreator(self._options, self._api).run()))
-        tasks.append(asyncio.create_task(self._host_controller(bmcs)))
+                auto_create.AutoCreator(
+                    self._options, self._api, store).run()))
+        tasks.append(asyncio.create_task(self._host_controller(bmcs, store)))
         if self._options.hosts.claim_templates:
             tasks.append(asyncio.create_task(
                 claim_controller.ClaimController(
-                    self._options, self._api).run()))
+                    self._options, self._api, store).run()))
         return tasks + [asyncio.create_task(_end_when_readable(
             self._api, namespace)) for namespace in sorted(denied)]
 
-    async def _host_controller(self, bmcs: controller.Controller) -> None:
+    async def _host_controller(self, bmcs: controller.Controller,
+                               store: stores.Store) -> None:
         """Run `HostController` for --bare-metal-hosts, and for BMCs that have
         BareMetalHosts from before."""
         if not self._options.bare_metal_hosts:
             await bmcs.has_host.wait()
-        await host_controller.HostController(self._options, self._api).run()
+        await host_controller.HostController(
+            self._options, self._api, store).run()
 
     async def _run_tasks(self, bmcs: controller.Controller,
                          tasks: list[asyncio.Task[None]]) -> None:

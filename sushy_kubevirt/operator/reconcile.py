@@ -35,10 +35,10 @@ from sushy_kubevirt.operator import workqueue
 
 if typing.TYPE_CHECKING:
     from sushy_kubevirt.operator import api
-    from sushy_kubevirt.operator import cache
     from sushy_kubevirt.operator import certificate_authority
     from sushy_kubevirt.operator import command_line
     from sushy_kubevirt.operator import foreign_objects
+    from sushy_kubevirt.operator import store
 
 LOG = logging.getLogger(__name__)
 
@@ -57,19 +57,19 @@ class Reconciler:
     """Reconciles BMCs."""
 
     def __init__(self, options: command_line.Options, api: api.Api,
-                 cache: cache.Cache,
+                 store: store.Store,
                  authority: certificate_authority.CertificateAuthority,
                  upgrade_slots: rollout.Rollout,
                  foreign_objects: foreign_objects.ForeignObjects,
                  all_shards: shards.Shards) -> None:
         self._api = api
-        self._cache = cache
+        self._store = store
         self._authority = authority
         self._upgrade_slots = upgrade_slots
         self._foreign_objects = foreign_objects
         self._defaults = options.pod_defaults()
         self._shards = all_shards
-        self._executor = executor.Executor(api, cache, all_shards)
+        self._executor = executor.Executor(api, store, all_shards)
         self._tried: dict[objects.ObjectKey, plan.Tried] = {}
 
     async def reconcile(self, key: objects.ObjectKey) -> float | None:
@@ -79,7 +79,7 @@ class Reconciler:
             None for never
         :raises: `workqueue.Failure`
         """
-        body = self._cache.bmc(key)
+        body = self._store.bmc(key)
         if body is None or self._must_wait(body):
             return None
         try:
@@ -108,7 +108,7 @@ class Reconciler:
 
     def _must_wait(self, body: objects.VirtualMachineBMC) -> bool:
         """Tell whether a BMC waits for the list of Routes."""
-        if self._cache.route_problem(
+        if self._store.route_problem(
                 body['metadata']['namespace']) != routes.UNLISTED:
             return False
         bmc = spec.read(body)
@@ -146,7 +146,7 @@ class Reconciler:
                 await self._execute(bmc, body, steps, known, tried, done)
             finally:
                 self._upgrade_slots.update(key, rollout.is_stopped(
-                    self._cache.objects.get(
+                    self._store.objects.get(
                         bmc_resources.DEPLOYMENT, bmc.namespace,
                         naming.base(bmc.name))))
                 self._upgrade_slots.release(key)
@@ -154,7 +154,7 @@ class Reconciler:
                    for step in steps):
                 # The shared pod follows, and then another reconcile.
                 return shards.RECENT_SECONDS
-            latest = self._cache.bmc(key)
+            latest = self._store.bmc(key)
             if latest is None:
                 return None
             body = latest
@@ -197,20 +197,21 @@ class Reconciler:
 
     async def _observe(self, bmc: spec.Bmc, body: objects.VirtualMachineBMC,
                        tried: plan.Tried) -> facts.Facts:
-        cache, live = self._cache, self._cache.objects_of(bmc)
+        store, live = self._store, self._store.objects_of(bmc)
         auth, source, tls, user_tls, state = [
-            await cache.secrets.get(reference) if reference else None
+            await store.secrets.get(reference) if reference else None
             for reference in facts.secret_refs(bmc)]
         known = facts.Facts(
-            live, cache.machines.get(bmc.vm), auth, source, tls, user_tls,
+            live, store.machines.last(objects.ObjectKey(
+                bmc.vm.namespace, bmc.vm.name)), auth, source, tls, user_tls,
             state, placed=self._shards.placement_of(bmc),
             finalizers=tuple(body['metadata'].get('finalizers') or ()),
             observed_generation=(body.get('status') or {}).get(
                 'observedGeneration'),
-            reserved=cache.reserves_vm_service(bmc),
+            reserved=store.reserves_vm_service(bmc),
             digits=not naming.begins_with_digit(
                 naming.vm_service(bmc)) or await self._has_digits(),
-            route_problem=cache.route_problem(bmc.namespace),
+            route_problem=store.route_problem(bmc.namespace),
             route_conflict=plan.has_route_conflict(
                 live.get(bmc_resources.ObjectRef(
                     bmc_resources.ROUTE.kind, bmc.namespace,
@@ -235,15 +236,15 @@ class Reconciler:
     async def _read_bmc(
             self, key: objects.ObjectKey) -> objects.VirtualMachineBMC | None:
         """Read a BMC; None if it is gone."""
-        known = self._cache.bmc(key)
+        known = self._store.bmc(key)
         try:
             body = await self._api.get(bmc_resources.BMC, *key)
         except errors.ObjectNotFound:
-            self._cache.drop_bmc(key)
+            self._store.drop_bmc(key)
             return None
-        self._cache.put_bmc(body)
+        self._store.put_bmc(body)
         if known and body['metadata']['uid'] != known['metadata']['uid']:
-            # The cache has another BMC of that name.
+            # The store has another BMC of that name.
             raise workqueue.Failure
         return body
 
@@ -298,12 +299,12 @@ class Reconciler:
                     {'op': 'add', 'path': '/status', 'value': new}],
                 'status')
         except errors.ObjectNotFound:
-            self._cache.drop_bmc(objects.ObjectKey(bmc.namespace, bmc.name))
+            self._store.drop_bmc(objects.ObjectKey(bmc.namespace, bmc.name))
             return
         if _planned_fields(answer) == _planned_fields(body):
             # Otherwise a user has changed the BMC meanwhile: leave it to the
-            # watch, as an object that is cached already is not reconciled.
-            self._cache.put_bmc(answer)
+            # watch, as an object that is stored already is not reconciled.
+            self._store.put_bmc(answer)
         before = conditions.ready_reason(old)
         after = conditions.ready_reason(new)
         if before != after:

@@ -17,7 +17,6 @@ from sushy_kubevirt.bmc import state_secret
 from sushy_kubevirt.kube import api_resources
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.kube import objects as kube_objects
-from sushy_kubevirt.operator import api
 from sushy_kubevirt.operator import bmc_resources
 from sushy_kubevirt.operator import logs
 from sushy_kubevirt.operator import naming
@@ -25,7 +24,8 @@ from sushy_kubevirt.operator.shared import objects
 from sushy_kubevirt.operator import workqueue
 
 if typing.TYPE_CHECKING:
-    from sushy_kubevirt.operator import cache
+    from sushy_kubevirt.operator import api
+    from sushy_kubevirt.operator import store
 
 LOG = logging.getLogger(__name__)
 
@@ -43,40 +43,34 @@ class _Uids(typing.NamedTuple):
 class VmCleanup:
     """Controller of VMs that had a BMC."""
 
-    def __init__(self, client: api.Api, cache: cache.Cache) -> None:
+    def __init__(self, client: api.Api, store: store.Store) -> None:
         self._api = client
-        self._cache = cache
+        self._store = store
         # By the VM's key.
         self._uids: dict[kube_objects.ObjectKey, _Uids] = {}
         # VMs that a pod may still write.
         self._waiting: set[kube_objects.ObjectKey] = set()
         self._queue = workqueue.Queue(self._clean_up, WORKERS)
 
-    def see_secret(self, namespace: str | None, kind: str,
-                   content: typing.Any) -> None:
-        """Note an event of the watch of all Secrets.
-
-        :param namespace: that is watched; None for all
-        :param kind: see `api.Api.watch`
-        :param content: the Secret's metadata, or the keys that were listed
-        """
-        if kind == api.LISTED:
-            for key in list(self._uids):
-                if namespace in (None, key.namespace) and (
-                        key.namespace,
-                        state_secret.name(key.name)) not in content:
-                    del self._uids[key]
-            return
-        owner = _owner(content)
+    def see_secret(self, change: store.Change) -> None:
+        """Note a change of any Secret."""
+        owner = change.obj and _owner(change.obj)
         if owner is None:
             return
-        metadata = content['metadata']
+        metadata = change.obj['metadata']
         key = kube_objects.ObjectKey(metadata['namespace'], owner['name'])
-        if kind == 'DELETED' or not naming.made_by_us(content):
+        if change.gone or not naming.made_by_us(change.obj):
             self._uids.pop(key, None)
         else:
             self._uids[key] = _Uids(metadata['uid'], owner['uid'])
         self.enqueue(*key)
+
+    def forget_unlisted(self) -> None:
+        """Forget the VMs whose Secrets a list lacks."""
+        for key in list(self._uids):
+            if self._store.secrets.version(kube_objects.ObjectKey(
+                    key.namespace, state_secret.name(key.name))) is None:
+                del self._uids[key]
 
     def enqueue_all(self) -> None:
         """Check all VMs. The first call, which starts the work, is made when
@@ -111,12 +105,12 @@ class VmCleanup:
 
     def _has_no_bmc(self, key: kube_objects.ObjectKey) -> bool:
         """Tell whether a VM had a BMC, and has none now."""
-        return key in self._uids and not self._cache.users_of(
+        return key in self._uids and not self._store.users_of(
             bmc_resources.VM, *key)
 
     def _may_write(self, key: kube_objects.ObjectKey) -> bool:
         """Tell whether a Role still lets a pod change a VM."""
-        roles = self._cache.objects
+        roles = self._store.objects
         return any(key.name in objects.granted(roles.get(
             bmc_resources.ROLE, namespace, name))
             for namespace, name in roles.names(bmc_resources.ROLE)

@@ -29,7 +29,6 @@ from sushy_kubevirt.kube import objects
 from sushy_kubevirt.operator import bmc_resources
 from sushy_kubevirt.operator import command_line
 from sushy_kubevirt.operator import events
-from sushy_kubevirt.operator import informer
 from sushy_kubevirt.operator import logs
 from sushy_kubevirt.operator.metal3 import claims
 from sushy_kubevirt.operator.metal3 import fields
@@ -42,6 +41,7 @@ from sushy_kubevirt.operator import workqueue
 
 if typing.TYPE_CHECKING:
     from sushy_kubevirt.operator import api
+    from sushy_kubevirt.operator import store as stores
 
 LOG = logging.getLogger(__name__)
 
@@ -101,31 +101,25 @@ class ClaimController:
     :param options: with a namespace of templates and a selector of hosts
     """
 
-    def __init__(self, options: command_line.Options, client: api.Api
-                 ) -> None:
+    def __init__(self, options: command_line.Options, client: api.Api,
+                 store: stores.Store) -> None:
         self._api = client
         self._options = options.hosts
         self._namespace = options.hosts.claim_templates or ''
         self._selector = options.bare_metal_hosts or ''
         self._selected = command_line.selector_labels(self._selector)
-        self._namespaces: tuple[str | None, ...] = (
-            options.namespaces or (None,))
-        here = (self._namespace,)
-        self._claims = informer.Informer(
-            client, resources.CLAIM, self._namespaces, self._claim_changed,
-            keep=kept.of_claim)
-        self._policies = informer.Informer(
-            client, resources.POLICY, here, self._rules_changed)
-        self._vms = informer.Informer(
-            client, bmc_resources.VM, here, self._vm_changed)
-        any_bmc: api_resources.AnyResource = bmc_resources.BMC
-        self._bmcs: informer.Informer[objects.AnyObject] = informer.Informer(
-            client, any_bmc, here, self._vm_changed, keep=kept.of_bmc)
-        self._hosts = informer.Informer(
-            client, resources.HOST, here, self._vm_changed,
-            keep=kept.of_host)
-        self._informers: tuple[informer.Informer[typing.Any], ...] = (
-            self._claims, self._policies, self._vms, self._bmcs, self._hosts)
+        self._namespaces = store.namespaces
+        self._claims = store.add(resources.CLAIM, keep=kept.of_claim)
+        self._policies = store.add(resources.POLICY, (self._namespace,))
+        self._vms = store.kind(bmc_resources.VM)
+        self._bmcs = store.kind(bmc_resources.BMC)
+        self._hosts = store.add(resources.HOST)
+        self._claims.subscribe(self._claim_changed)
+        self._policies.subscribe(lambda change: self._check_all())
+        self._vms.subscribe(self._vm_changed)
+        self._bmcs.subscribe(self._vm_changed)
+        self._hosts.subscribe(self._vm_changed,
+                              lambda namespace: self._check_all())
         self._templates: set[objects.ObjectKey] = set()
         self._origins: dict[objects.ObjectKey, _Origin] = {}    # by VM
         self._vms_of: dict[objects.ObjectKey, set[objects.ObjectKey]] = {}
@@ -164,9 +158,10 @@ class ClaimController:
             await asyncio.sleep(served.SECONDS)
         try:
             async with asyncio.TaskGroup() as group:
-                for kind in self._informers:
+                for kind in self._claims, self._policies:
                     group.create_task(kind.run())
-                for kind in self._informers:
+                for kind in (self._claims, self._policies, self._vms,
+                             self._bmcs, self._hosts):
                     await kind.listed.wait()
                 LOG.info('HostClaims are listed')
                 self._queue.start()
@@ -177,24 +172,27 @@ class ClaimController:
 
     # Watches
 
-    def _claim_changed(self, key: objects.ObjectKey) -> None:
-        if self._claims.get(key) is None:
-            self._told.pop(key, None)
-            self._events.forget(key)
-        self._queue.add(key)
+    def _claim_changed(self, change: stores.Change) -> None:
+        if change.gone:
+            self._told.pop(change.key, None)
+            self._events.forget(change.key)
+        self._queue.add(change.key)
 
-    def _rules_changed(self, key: objects.ObjectKey) -> None:
-        """Check all claims: a policy or a template has changed."""
-        for claim in self._claims.keys():
+    def _check_all(self) -> None:
+        """Check all claims, and those that are gone but have VMs."""
+        for claim in (*self._claims.keys(), *self._vms_of):
             self._queue.add(claim)
 
-    def _vm_changed(self, key: objects.ObjectKey) -> None:
+    def _vm_changed(self, change: stores.Change) -> None:
         """Check the claim of a VM: it, its BMC or its host has changed."""
+        key = change.key
+        if key.namespace != self._namespace:
+            return
         vm = self._vms.get(key)
         self._templates.discard(key)
         if vm is not None and templates.is_template(vm):
             self._templates.add(key)
-            self._rules_changed(key)
+            self._check_all()
         claim = templates.claim_of(vm) if vm is not None else None
         before = self._origins.pop(key, None)
         if before:
@@ -204,7 +202,7 @@ class ClaimController:
             self._queue.add(before.claim)
             if not claim:
                 # There may be room for another one now.
-                self._rules_changed(key)
+                self._check_all()
         if vm is not None and claim:
             self._origins[key] = _Origin(
                 claim.key, templates.template_name(vm))
@@ -244,9 +242,12 @@ class ClaimController:
 
         :returns: seconds after which to process the claim again, or None
         """
+        if not self._hosts.listed.is_set():
+            # A host that is not listed again yet would count as gone.
+            return None
         present = False
         for vm_key in sorted(self._vms_of.get(key, ())):
-            vm, host = self._vms.get(vm_key), self._hosts.get(vm_key)
+            vm, host = self._vms.get(vm_key), self._host(vm_key)
             if vm is None:
                 # It was deleted meanwhile.
                 continue
@@ -321,8 +322,12 @@ class ClaimController:
 
     def _is_paused(self, key: objects.ObjectKey) -> bool:
         """Tell whether a host is paused, as before a move, or was moved."""
-        host, bmc = self._hosts.get(key), self._bmcs.get(key)
-        return bool(host and host['paused'] or bmc and bmc['paused'])
+        host, bmc = self._host(key), self._bmcs.get(key)
+        return bool(host and host['paused'] or bmc and kept.is_paused(bmc))
+
+    def _host(self, key: objects.ObjectKey) -> objects.Json | None:
+        body = self._hosts.get(key)
+        return None if body is None else kept.of_host(body)
 
     async def _assign(self, vm: objects.VirtualMachine, claim: claims.Claim
                       ) -> None:

@@ -147,7 +147,7 @@ def copied_labels(vm: objects.AnyObject, options: host_options.HostOptions
     """
     its = vm['metadata'].get('labels') or {}
     copied = {name: value for name, value in its.items()
-              if _is_copied(name, options)}
+              if is_copied(name, options)}
     if options.failure_domain in its:
         copied[FAILURE_DOMAIN] = its[options.failure_domain]
     return {**copied, VIRTUAL: 'true'}
@@ -162,11 +162,12 @@ def merged_labels(present: dict[str, str], bmc: spec.Bmc,
     :param vm: its metadata is enough
     """
     return {**{name: value for name, value in present.items()
-               if not _is_copied(name, options)},
+               if not is_copied(name, options)},
             **labels(bmc, vm, options)}
 
 
-def _is_copied(name: str, options: host_options.HostOptions) -> bool:
+def is_copied(name: str, options: host_options.HostOptions) -> bool:
+    """Tell whether hosts get a label of their VM."""
     return name in options.labels or (
         f"{name.partition('/')[0]}/*" in options.labels)
 

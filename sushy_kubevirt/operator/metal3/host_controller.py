@@ -14,7 +14,6 @@ writes.
 from __future__ import annotations
 
 import asyncio
-from collections import abc
 import datetime
 import logging
 import time
@@ -23,10 +22,10 @@ import typing
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.kube import objects
 from sushy_kubevirt.operator import bmc_resources
+from sushy_kubevirt.operator import command_line
 from sushy_kubevirt.operator import conditions
 from sushy_kubevirt.operator import deployments
 from sushy_kubevirt.operator import events
-from sushy_kubevirt.operator import informer
 from sushy_kubevirt.operator import logs
 from sushy_kubevirt.operator.metal3 import boot_macs
 from sushy_kubevirt.operator.metal3 import claims
@@ -41,9 +40,8 @@ from sushy_kubevirt.operator import spec
 from sushy_kubevirt.operator import workqueue
 
 if typing.TYPE_CHECKING:
-    from sushy_kubevirt.kube import api_resources
     from sushy_kubevirt.operator import api
-    from sushy_kubevirt.operator import command_line
+    from sushy_kubevirt.operator import store as stores
 
 LOG = logging.getLogger(__name__)
 
@@ -84,55 +82,38 @@ class _Seen(typing.NamedTuple):
 class HostController:
     """Creates, updates and deletes hosts."""
 
-    def __init__(self, options: command_line.Options, client: api.Api
-                 ) -> None:
+    def __init__(self, options: command_line.Options, client: api.Api,
+                 store: stores.Store) -> None:
         self._api = client
         self._options = options.hosts
-        self._namespaces: tuple[str | None, ...] = (
-            options.namespaces or (None,))
-        self._bmcs = self._informer(bmc_resources.BMC, self._bmc_changed)
-        # The API server evaluates the selector.
-        self._selected = self._informer(
-            bmc_resources.BMC, self._changed, metadata_only=True,
-            label_selector=options.bare_metal_hosts,
-        ) if options.bare_metal_hosts else None
-        self._vms = self._informer(
-            bmc_resources.VM, self._vm_changed, metadata_only=True)
-        self._secrets = self._informer(
-            bmc_resources.SECRET, self._secret_changed, keep=_identity,
-            metadata_only=True)
-        self._hosts = self._informer(resources.HOST, self._host_changed)
-        self._informers: list[informer.Informer[typing.Any]] = [
-            self._bmcs, self._vms, self._secrets]
-        if self._selected:
-            self._informers.append(self._selected)
+        self._selector = options.bare_metal_hosts
+        self._store = store
+        self._secrets = store.secrets
+        self._bmcs, self._vms, self._secret_kind = self._required = [
+            store.kind(resource) for resource in (
+                bmc_resources.BMC, bmc_resources.VM, bmc_resources.SECRET)]
+        self._hosts = store.add(resources.HOST)
+        #: BMCs by the Secrets of their hosts.
+        self._bmc_of: dict[objects.ObjectKey, objects.ObjectKey] = {}
         self._listing = _Listing()
-        self._refs: dict[objects.ObjectKey,
-                         tuple[bmc_resources.ObjectRef, ...]] = {}
-        self._users: dict[bmc_resources.ObjectRef,
-                          set[objects.ObjectKey]] = {}
         self._seen: dict[objects.ObjectKey, _Seen] = {}
         self._macs = boot_macs.BootMacs()
         #: When another refusal may be written, by BMC.
         self._told: dict[objects.ObjectKey, float] = {}
         self._queue = workqueue.Queue(self._reconcile, WORKERS)
         self._orphans = workqueue.Queue(self._release_orphan, 1)
-
-    def _informer(self, resource: api_resources.Resource[objects.ObjectT],
-                  changed: abc.Callable[[objects.ObjectKey], None],
-                  **settings: typing.Any
-                  ) -> informer.Informer[objects.ObjectT]:
-        return informer.Informer(
-            self._api, resource, self._namespaces, changed, **settings)
+        self._bmcs.subscribe(self._bmc_changed)
+        # Their MAC addresses are not kept.
+        self._vms.subscribe(self._vm_changed, all_events=True)
+        self._secret_kind.subscribe(self._secret_changed)
+        self._hosts.subscribe(self._host_changed)
 
     async def run(self) -> None:
         """Watch and work, without end."""
         try:
             async with asyncio.TaskGroup() as group:
-                for kind in self._informers:
-                    group.create_task(kind.run())
                 group.create_task(self._watch_hosts())
-                for kind in self._informers:
+                for kind in self._required:
                     await kind.listed.wait()
                 self._start()
         finally:
@@ -166,14 +147,15 @@ class HostController:
                     listing = await self._try_listing()
             finally:
                 watching.cancel()
+            await asyncio.gather(watching, return_exceptions=True)
             # Nothing tells that the hosts are gone with their definition.
             self._macs = boot_macs.BootMacs()
-            self._hosts = self._informer(resources.HOST, self._host_changed)
+            self._hosts.clear()
 
     async def _try_listing(self) -> _Listing:
         try:
             if not await served.check(
-                    self._api, (resources.HOST,), self._namespaces):
+                    self._api, (resources.HOST,), self._store.namespaces):
                 return _Listing(False, host_state.MISSING)
         except errors.AccessDenied:
             return _Listing(None, host_state.FORBIDDEN)
@@ -183,7 +165,7 @@ class HostController:
 
     def _start(self) -> None:
         """Work on all BMCs, if all that they depend on is known."""
-        if not all(kind.listed.is_set() for kind in self._informers):
+        if not all(kind.listed.is_set() for kind in self._required):
             return
         if self._listing == _Listing():
             return
@@ -191,6 +173,7 @@ class HostController:
             self._queue.start()
             self._orphans.start()
         for key in self._bmcs.keys():
+            self._bmc_of[_secret_key(key)] = key
             self._queue.add(key)
         for key in self._vms.keys():
             self._orphans.add(key)
@@ -199,11 +182,11 @@ class HostController:
         if self._queue.started:
             self._queue.add(key)
 
-    def _host_changed(self, key: objects.ObjectKey) -> None:
+    def _host_changed(self, change: stores.Change) -> None:
         """Note a pause at once: a host that is moved may be gone before its
         BMC is worked on.
         """
-        host = self._hosts.get(key)
+        key, host = change.key, None if change.gone else change.obj
         for other in self._macs.put(key, host):
             self._changed(other)
         if host is not None:
@@ -214,43 +197,35 @@ class HostController:
                     if host_state.is_paused(host) else None)
         self._changed(key)
 
-    def _bmc_changed(self, key: objects.ObjectKey) -> None:
-        for ref in self._refs.pop(key, ()):
-            self._users[ref].discard(key)
-            if not self._users[ref]:
-                del self._users[ref]
-        body = self._bmcs.get(key)
-        if body is None:
-            self._queue.forget(key)
-            self._seen.pop(key, None)
-            self._told.pop(key, None)
-            if self._hosts.get(key) is None:
-                self._want_no_mac(key)
+    def _bmc_changed(self, change: stores.Change) -> None:
+        key = change.key
+        if not change.gone:
+            self._bmc_of[_secret_key(key)] = key
+            self._changed(key)
             return
-        bmc = spec.read(body)
-        if bmc.vm.name:
-            self._refs[key] = (_vm_ref(bmc.vm.namespace, bmc.vm.name), *(
-                _secret_ref(bmc.namespace, name) for name in (
-                    deployments.auth_secret(bmc),
-                    fields.secret_name(bmc.name))))
-            for ref in self._refs[key]:
-                self._users.setdefault(ref, set()).add(key)
-        self._changed(key)
+        self._bmc_of.pop(_secret_key(key), None)
+        self._queue.forget(key)
+        self._seen.pop(key, None)
+        self._told.pop(key, None)
+        if self._hosts.get(key) is None:
+            self._want_no_mac(key)
 
     def _want_no_mac(self, key: objects.ObjectKey) -> None:
         for other in self._macs.drop(key):
             self._changed(other)
 
-    def _vm_changed(self, key: objects.ObjectKey) -> None:
-        users = self._users.get(_vm_ref(*key), ())
+    def _vm_changed(self, change: stores.Change) -> None:
+        users = self._store.users_of(bmc_resources.VM, *change.key)
         for bmc in users:
             self._changed(bmc)
         if not users and self._orphans.started:
-            self._orphans.add(key)
+            self._orphans.add(change.key)
 
-    def _secret_changed(self, key: objects.ObjectKey) -> None:
-        for bmc in self._users.get(_secret_ref(*key), ()):
+    def _secret_changed(self, change: stores.Change) -> None:
+        for bmc in self._store.users_of(bmc_resources.SECRET, *change.key):
             self._changed(bmc)
+        if change.key in self._bmc_of:
+            self._changed(self._bmc_of[change.key])
 
     # Work on one BMC
 
@@ -313,7 +288,7 @@ class HostController:
                 bmc.namespace, vm):
             await self._let_vm_go(bmc, vm)
         if vm is None and not bmc.deleting and not {
-                None, bmc.vm.namespace}.intersection(self._namespaces):
+                None, bmc.vm.namespace}.intersection(self._store.namespaces):
             # Whether the VM exists is not known.
             return None if host is None else host_state.unmanaged(host)
         if bmc.deleting or vm is None or 'deletionTimestamp' in vm['metadata']:
@@ -321,7 +296,7 @@ class HostController:
                 await self._let_go(bmc, body, vm)
                 return None
             return await self._release(bmc, body, vm, host)
-        if not self._is_wanted(bmc, vm):
+        if not self._is_wanted(bmc, body, vm):
             if host is not None:
                 return host_state.unmanaged(host)
             if self._listing.served is None and _is_held(body):
@@ -354,10 +329,10 @@ class HostController:
             return host_state.moved(bmc)
         return taken or await self._create(bmc, body, vm)
 
-    def _is_wanted(self, bmc: spec.Bmc, vm: objects.VirtualMachine) -> bool:
-        return (self._selected is not None
-                and self._selected.get(objects.ObjectKey(
-                    bmc.namespace, bmc.name)) is not None
+    def _is_wanted(self, bmc: spec.Bmc, body: objects.VirtualMachineBMC,
+                   vm: objects.VirtualMachine) -> bool:
+        return (self._selector is not None
+                and command_line.matches(self._selector, body)
                 and bmc.host.enabled
                 and permissions.reference_permitted(bmc.namespace, vm))
 
@@ -421,9 +396,9 @@ class HostController:
                       host: objects.Json) -> host_state.State:
         """Write what has changed of the fields that the operator keeps."""
         key = objects.ObjectKey(bmc.namespace, bmc.name)
-        body: objects.VirtualMachineBMC = self._bmcs.get(key) or {}
-        address = fields.address(
-            bmc, body.get('status') or {}, self._options.external)
+        body: objects.VirtualMachineBMC | None = self._bmcs.get(key)
+        status = body.get('status') if body else None
+        address = fields.address(bmc, status or {}, self._options.external)
         labels = host['metadata'].get('labels') or {}
         wanted = fields.merged_labels(labels, bmc, vm, self._options)
         if labels != wanted:
@@ -458,29 +433,27 @@ class HostController:
 
         :returns: why that cannot be done, or None
         """
-        namespace, name = bmc.namespace, fields.secret_name(bmc.name)
+        key = _secret_key(objects.ObjectKey(bmc.namespace, bmc.name))
+        namespace, name = key
         source = deployments.auth_secret(bmc)
-        known = self._secrets.get(objects.ObjectKey(namespace, source))
-        if known is None:
+        version = self._secrets.version(objects.ObjectKey(namespace, source))
+        if version is None:
             return host_state.without_credentials(source)
-        live = self._secrets.get(objects.ObjectKey(namespace, name))
-        version = known['metadata']['resourceVersion']
-        if live is not None and live['sourceVersion'] == version:
+        if self._secrets.sources.get(key) == version:
             return None
         secret = fields.secret(bmc, await self._api.get(
             bmc_resources.SECRET, namespace, source))
-        if live is None:
+        if self._secrets.version(key) is None:
             try:
-                live = await self._api.create(
-                    bmc_resources.SECRET, namespace, secret)
-                self._secrets.put(live)
+                self._secret_kind.put(await self._api.create(
+                    bmc_resources.SECRET, namespace, secret))
                 return None
             except errors.Conflict:
                 pass
         live = await self._api.get(bmc_resources.SECRET, namespace, name)
         if not fields.is_ours(bmc, live):
             return host_state.secret_taken(live)
-        self._secrets.put(await self._api.patch(
+        self._secret_kind.put(await self._api.patch(
             bmc_resources.SECRET, namespace, name, {
                 'metadata': {'uid': live['metadata']['uid'],
                              'annotations': secret['metadata']['annotations']},
@@ -507,8 +480,8 @@ class HostController:
                     host = None
             if host is not None and not host_state.is_detached(host):
                 if not skips:
-                    if self._secrets.get(objects.ObjectKey(
-                            bmc.namespace, fields.secret_name(bmc.name))):
+                    if self._secrets.version(_secret_key(objects.ObjectKey(
+                            bmc.namespace, bmc.name))) is not None:
                         await self._put_secret(bmc)
                     return host_state.waiting_for_host(
                         bmc, host, _is_ready(body.get('status') or {}))
@@ -529,19 +502,17 @@ class HostController:
         return None
 
     async def _delete_secret(self, bmc: spec.Bmc) -> None:
-        name = fields.secret_name(bmc.name)
-        key = objects.ObjectKey(bmc.namespace, name)
-        if self._secrets.get(key) is None:
+        key = _secret_key(objects.ObjectKey(bmc.namespace, bmc.name))
+        if self._secrets.version(key) is None:
             return
         try:
-            live = await self._api.get(
-                bmc_resources.SECRET, bmc.namespace, name)
+            live = await self._api.get(bmc_resources.SECRET, *key)
             if fields.is_ours(bmc, live) and (
                     'deletionTimestamp' not in live['metadata']):
-                await self._api.delete(bmc_resources.SECRET, bmc.namespace,
-                                       name, live['metadata']['uid'])
+                await self._api.delete(bmc_resources.SECRET, *key,
+                                       live['metadata']['uid'])
         except errors.ObjectNotFound:
-            self._secrets.drop(key)
+            self._secret_kind.drop(key)
 
     # The finalizer of the BMC is added first and removed last, so that there
     # is a BMC that removes that of the VM.
@@ -549,10 +520,8 @@ class HostController:
     async def _hold(self, bmc: spec.Bmc, body: objects.VirtualMachineBMC,
                     vm: objects.VirtualMachine) -> None:
         """Keep VM and BMC from being deleted before their host."""
-        await self._set_finalizer(
-            bmc_resources.BMC, self._bmcs, body, True)
-        await self._set_finalizer(
-            bmc_resources.VM, self._vms, vm, True)
+        await self._set_finalizer(self._bmcs, body, True)
+        await self._set_finalizer(self._vms, vm, True)
 
     async def _let_go(self, bmc: spec.Bmc, body: objects.VirtualMachineBMC,
                       vm: objects.VirtualMachine | None) -> None:
@@ -561,32 +530,30 @@ class HostController:
         await self._delete_secret(bmc)
         if vm is not None:
             await self._let_vm_go(bmc, vm)
-        await self._set_finalizer(
-            bmc_resources.BMC, self._bmcs, body, False)
+        await self._set_finalizer(self._bmcs, body, False)
         self._seen.pop(key, None)
 
     async def _let_vm_go(self, bmc: spec.Bmc, vm: objects.VirtualMachine
                          ) -> None:
         """Let the VM be deleted, unless another BMC of it has a host."""
-        for key in self._users.get(_vm_ref(
-                bmc.vm.namespace, bmc.vm.name), ()):
+        for key in self._store.users_of(
+                bmc_resources.VM, bmc.vm.namespace, bmc.vm.name):
             other = self._bmcs.get(key)
             if (key != (bmc.namespace, bmc.name) and other and _is_held(other)
                     and permissions.reference_permitted(key.namespace, vm)):
                 return
-        await self._set_finalizer(bmc_resources.VM, self._vms, vm, False)
+        await self._set_finalizer(self._vms, vm, False)
 
     async def _release_orphan(self, key: objects.ObjectKey) -> None:
         """Let a VM be deleted whose BMC was removed by force."""
         vm = self._vms.get(key)
         if vm is None or not _is_held(vm) or (
                 'deletionTimestamp' not in vm['metadata']
-                or self._users.get(_vm_ref(*key))):
+                or self._store.users_of(bmc_resources.VM, *key)):
             return
         with logs.about(*key):
             try:
-                await self._set_finalizer(
-                    bmc_resources.VM, self._vms, vm, False)
+                await self._set_finalizer(self._vms, vm, False)
             except errors.ObjectNotFound:
                 self._vms.drop(key)
             except errors.MachineError as e:
@@ -594,11 +561,9 @@ class HostController:
                 raise workqueue.Failure(
                     getattr(e, 'retry_after', None)) from None
 
-    async def _set_finalizer(
-            self, resource: api_resources.Resource[objects.ObjectT],
-            cached: informer.Informer[objects.ObjectT], obj: objects.ObjectT,
-            on: bool) -> None:
-        metadata = obj['metadata']
+    async def _set_finalizer(self, kind: stores.Kind, obj: objects.AnyObject,
+                             on: bool) -> None:
+        resource, metadata = kind.resource, obj['metadata']
         if _is_held(obj) == on or on and 'deletionTimestamp' in metadata:
             return
         namespace, name = metadata['namespace'], metadata['name']
@@ -615,7 +580,7 @@ class HostController:
             'metadata': {
                 'resourceVersion': live['metadata']['resourceVersion'],
                 'finalizers': wanted or None}})
-        cached.put(answer)
+        kind.put(answer)
 
     async def _annotate(self, bmc: spec.Bmc, name: str, value: str | None
                         ) -> objects.VirtualMachineBMC:
@@ -631,7 +596,7 @@ class HostController:
     async def _write_status(self, bmc: spec.Bmc,
                             state: host_state.State | None) -> None:
         key = objects.ObjectKey(bmc.namespace, bmc.name)
-        body = self._bmcs.get(key)
+        body: objects.VirtualMachineBMC | None = self._bmcs.get(key)
         if body is None or body['metadata']['uid'] != bmc.uid:
             return
         old = body.get('status') or {}
@@ -658,22 +623,9 @@ class HostController:
             self._bmcs.drop(key)
 
 
-def _vm_ref(namespace: str, name: str) -> bmc_resources.ObjectRef:
-    return bmc_resources.ObjectRef(bmc_resources.VM.kind, namespace, name)
-
-
-def _secret_ref(namespace: str, name: str) -> bmc_resources.ObjectRef:
-    return bmc_resources.ObjectRef(bmc_resources.SECRET.kind, namespace, name)
-
-
-def _identity(secret: objects.Json) -> objects.Json:
-    """Make what of a Secret is kept."""
-    metadata = secret['metadata']
-    return {
-        'metadata': {key: metadata[key] for key in (
-            'namespace', 'name', 'uid', 'resourceVersion')},
-        'sourceVersion': (metadata.get('annotations') or {}).get(
-            fields.SOURCE_VERSION)}
+def _secret_key(bmc: objects.ObjectKey) -> objects.ObjectKey:
+    """Return the key of the Secret of a BMC's host."""
+    return objects.ObjectKey(bmc.namespace, fields.secret_name(bmc.name))
 
 
 def _is_held(obj: objects.AnyObject) -> bool:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `ClaimController` keeps of objects in memory."""
+"""What `ClaimController` needs of objects."""
 
 from __future__ import annotations
 
@@ -32,19 +32,18 @@ def of_claim(body: objects.AnyObject) -> objects.Json:
             'bareMetalHost', 'conditions') if key in status}}
 
 
-def of_bmc(body: objects.AnyObject) -> objects.Json:
-    """Make what of a BMC is kept."""
-    status = body.get('status') or {}
-    return {
-        'metadata': _identity(
-            body, 'labels', 'ownerReferences', 'deletionTimestamp'),
-        # `HostController` records the pause before the host is gone.
-        'paused': bool((status.get('bareMetalHost') or {}).get('paused'))
-        or naming.HOST_MOVED in (body['metadata'].get('annotations') or {})}
+def is_paused(bmc: objects.AnyObject) -> bool:
+    """Tell whether the host of a BMC is, or was, paused, or was moved.
+
+    `HostController` records the pause before the host is gone.
+    """
+    status = bmc.get('status') or {}
+    return bool((status.get('bareMetalHost') or {}).get('paused')) or (
+        naming.HOST_MOVED in (bmc['metadata'].get('annotations') or {}))
 
 
 def of_host(body: objects.AnyObject) -> objects.Json:
-    """Make what of a BareMetalHost is kept."""
+    """Make what of a BareMetalHost matters."""
     history = (body.get('status') or {}).get('operationHistory') or {}
     its, metadata = body.get('spec') or {}, body['metadata']
     provisioned = (history.get('provision') or {}).get('start')

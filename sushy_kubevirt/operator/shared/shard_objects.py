@@ -20,8 +20,8 @@ if typing.TYPE_CHECKING:
     from sushy_kubevirt.kube import api_resources
     from sushy_kubevirt.kube import objects as kube_objects
     from sushy_kubevirt.operator import api
-    from sushy_kubevirt.operator import cache
     from sushy_kubevirt.operator.shared import shard_state
+    from sushy_kubevirt.operator import store
 
 LOG = logging.getLogger(__name__)
 
@@ -36,16 +36,16 @@ class Taken(Exception):
 class ShardObjects:
     """The objects of all shards."""
 
-    def __init__(self, api: api.Api, cache: cache.Cache) -> None:
+    def __init__(self, api: api.Api, store: store.Store) -> None:
         self._api = api
-        self._cache = cache
-        self._writer = executor.Writer(api, cache)
+        self._store = store
+        self._writer = executor.Writer(api, store)
 
     def ours(self, resource: api_resources.AnyResource,
              shard: shard_state.Shard,
              name: str | None = None) -> kube_objects.Json | None:
         """:returns: an object of a shard; None if it does not exist"""
-        obj = self._cache.objects.get(
+        obj = self._store.objects.get(
             resource, shard.namespace, name or naming.shared(shard.number))
         return obj if obj and naming.shard_of(obj) == shard.number else None
 
@@ -67,17 +67,17 @@ class ShardObjects:
 
         :raises: `Taken`
         """
-        live = self._cache.objects.get(resource, shard.namespace, name)
+        live = self._store.objects.get(resource, shard.namespace, name)
         if live is None or naming.shard_of(live) == shard.number:
             return live
         try:
             live = await self._api.get(resource, shard.namespace, name)
         except errors.ObjectNotFound:
-            self._cache.objects.drop(resource, shard.namespace, name)
+            self._store.objects.drop(resource, shard.namespace, name)
             return None
         if naming.shard_of(live) != shard.number:
             raise Taken(f'{resource.kind} {name}')
-        self._cache.objects.put(resource, live)
+        self._store.objects.put(resource, live)
         return live
 
     async def create(self, shard: shard_state.Shard,
@@ -93,7 +93,7 @@ class ShardObjects:
             live = await self._api.get(resource, shard.namespace, name)
         if naming.shard_of(live) != shard.number:
             raise Taken(f'{resource.kind} {name}')
-        self._cache.objects.put(resource, live)
+        self._store.objects.put(resource, live)
         # Created by the previous leader, after this one has listed.
         raise workqueue.Failure
 
@@ -111,7 +111,7 @@ class ShardObjects:
             live = await self.live(shard, resource, name)
             if live is None:
                 created = await self.create(shard, plan.marked(wanted))
-                self._cache.objects.put(resource, created)
+                self._store.objects.put(resource, created)
                 return created
             steps = [step for step in map(edit, plan.changes(
                 wanted, live, shard.tried)) if step is not None]

@@ -38,9 +38,9 @@ from sushy_kubevirt.operator import workqueue
 if typing.TYPE_CHECKING:
     from sushy_kubevirt.kube import api_resources
     from sushy_kubevirt.operator import api
-    from sushy_kubevirt.operator import cache
     from sushy_kubevirt.operator import command_line
     from sushy_kubevirt.operator import plan
+    from sushy_kubevirt.operator import store
 
 LOG = logging.getLogger(__name__)
 
@@ -78,7 +78,7 @@ class Shards:
 
     def __init__(
             self, options: command_line.Options, api: api.Api,
-            cache: cache.Cache, upgrade_slots: rollout.Rollout,
+            store: store.Store, upgrade_slots: rollout.Rollout,
             wake: abc.Callable[[abc.Iterable[kube_objects.ObjectKey]], None],
             count: abc.Callable[[dict[placement.ShardKey, int]], None]
             = lambda counts: None) -> None:
@@ -86,11 +86,11 @@ class Shards:
         self._bmcs_per_pod = options.bmcs_per_pod
         self._defaults = options.pod_defaults()
         self._api = api
-        self._cache = cache
+        self._store = store
         self._upgrade_slots = upgrade_slots
         self._wake = wake
         self._count = count
-        self._cluster = shard_objects.ShardObjects(api, cache)
+        self._cluster = shard_objects.ShardObjects(api, store)
         # By namespace and number.
         self._shards: dict[str, dict[int, shard_state.Shard]] = (
             collections.defaultdict(dict))
@@ -238,10 +238,10 @@ class Shards:
         """Read the record, when all resources were listed once."""
         keys: set[placement.ShardKey] = set()
         for resource in objects.KINDS:
-            for namespace, name in self._cache.objects.names(resource):
+            for namespace, name in self._store.objects.names(resource):
                 if not name.startswith(naming.SHARED_PREFIX):
                     continue
-                obj = self._cache.objects.get(resource, namespace, name)
+                obj = self._store.objects.get(resource, namespace, name)
                 number = naming.shard_of(obj) if obj else None
                 if number is not None:
                     keys.add(placement.ShardKey(namespace, number))
@@ -271,7 +271,7 @@ class Shards:
         for name, text in sorted(data.items()):
             key = kube_objects.ObjectKey(shard.namespace, name)
             place = entry.place(text)
-            body = self._cache.bmc(key)
+            body = self._store.bmc(key)
             if (place is None or body is None or key in self._of
                     or body['metadata']['uid'] != place.uid
                     or place.slot in taken
@@ -342,7 +342,7 @@ class Shards:
             return
         shard = self._shards[namespace].get(number)
         if shard is None:
-            if self._queue.started and self._cache.objects.get(
+            if self._queue.started and self._store.objects.get(
                     resource, namespace, name):
                 # Left over, or made by another client with our label.
                 self._changed(self._shard(namespace, number))
@@ -559,15 +559,15 @@ class Shards:
                 'apiVersion': 'v1', 'kind': 'ConfigMap',
                 'metadata': objects.metadata(shard.namespace, shard.number),
                 'data': change})
-            self._cache.objects.put(resource, created)
+            self._store.objects.put(resource, created)
         elif change:
             try:
-                self._cache.objects.put(resource, await self._api.patch(
+                self._store.objects.put(resource, await self._api.patch(
                     resource, shard.namespace, record, {
                         'metadata': {'uid': live['metadata']['uid']},
                         'data': change}))
             except errors.ObjectNotFound:
-                self._cache.objects.drop(resource, shard.namespace, record)
+                self._store.objects.drop(resource, shard.namespace, record)
                 raise
         for name, (member, text) in written.items():
             if not member.recorded:
@@ -603,7 +603,7 @@ class Shards:
             else:
                 self._upgrade_slots.withdraw(shard.key)
             if stopped and ready and not upgrades:
-                self._cache.objects.put(
+                self._store.objects.put(
                     bmc_resources.DEPLOYMENT, await self._api.patch(
                         bmc_resources.DEPLOYMENT, shard.namespace,
                         live['metadata']['name'], {'metadata': {

@@ -147,6 +147,12 @@ class Cluster:
             self._remove((resource.kind, namespace, name))
             return {}
 
+    async def read_all(self, resource, namespace, label_selector):
+        for obj in self.list(resource.kind):
+            if namespace in (None, obj['metadata']['namespace']) and (
+                    naming.made_by_us(obj)):
+                yield _copy(obj)
+
     async def watch(self, resource, namespace=None, label_selector='',
                     field_selector='', metadata_only=False, failed=None):
         def selected(obj):

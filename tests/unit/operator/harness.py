@@ -5,13 +5,13 @@ import asyncio
 import copy
 
 from sushy_kubevirt.operator import bmc_resources
-from sushy_kubevirt.operator import cache
 from sushy_kubevirt.operator import certificate_authority
 from sushy_kubevirt.operator import command_line
 from sushy_kubevirt.operator import naming
 from sushy_kubevirt.operator import reconcile
 from sushy_kubevirt.operator import rollout
 from sushy_kubevirt.operator.shared import shards
+from sushy_kubevirt.operator import store
 from sushy_kubevirt.operator import workqueue
 from tests.unit.operator import bodies
 from tests.unit.operator import cluster
@@ -37,20 +37,20 @@ class Operator:
     def __init__(self, kube, **options):
         self.kube = kube
         options = command_line.Options(**options)
-        self.cache = cache.Cache(kube)
+        self.store = store.Store(kube, options)
         self.woken = []
         self.rollout = rollout.Rollout(options.max_unavailable,
                                        self.woken.extend)
         self.reconciler = reconcile.Reconciler(
-            options, kube, self.cache,
+            options, kube, self.store,
             certificate_authority.CertificateAuthority(kube, 'system'),
             self.rollout, NoForeignObjects(), shards.Shards(
-                options, kube, self.cache, self.rollout, self.woken.extend))
+                options, kube, self.store, self.rollout, self.woken.extend))
         self.sync()
 
     def sync(self):
         """Make the cache equal to the cluster, as the watches would."""
-        objects = self.cache.objects
+        objects = self.store.objects
         for resource in (*bmc_resources.OWNED, bmc_resources.ROUTE,
                          bmc_resources.BMC):
             listed = self.kube.list(resource.kind)
@@ -61,16 +61,16 @@ class Operator:
                     objects.drop(resource, *at)
             for obj in listed:
                 if resource == bmc_resources.BMC:
-                    self.cache.put_bmc(copy.deepcopy(obj))
+                    self.store.put_bmc(copy.deepcopy(obj))
                 elif naming.made_by_us(obj):
                     objects.put(resource, obj)
-        for kind, cached in (('VirtualMachine', self.cache.machines),
-                             ('Secret', self.cache.secrets)):
+        for kind, cached in (('VirtualMachine', self.store.machines),
+                             ('Secret', self.store.secrets)):
             listed = self.kube.list(kind)
-            for at in cached.names():
+            for at in cached.keys():
                 if not any((one['metadata']['namespace'],
                             one['metadata']['name']) == at for one in listed):
-                    cached.drop(*at)
+                    cached.discard(at)
             for obj in listed:
                 cached.put(obj)
 

@@ -418,6 +418,21 @@ class ApiTestCase(unittest.IsolatedAsyncioTestCase):
                 while threads():
                     await asyncio.sleep(0.01)
 
+    async def test_reads_all_pages_without_a_watch(self):
+        self.api = self.new_api(page_size=1)
+        self.addCleanup(self.api.close)
+        for name in 'bc':
+            await self.put(name)
+        with self.assertNoLogs(watcher.LOG, 'WARNING'):
+            self.assertEqual(['a', 'b', 'c'], [
+                vm['metadata']['name'] async for vm in self.api.read_all(
+                    api_resources.VM, 'default', '')])
+            async with asyncio.timeout(30):
+                while any(thread.name == 'watch-virtualmachines'
+                          for thread in threading.enumerate()):
+                    await asyncio.sleep(0.01)
+        self.assertEqual(0, self.server.count('WATCH'))
+
     # Requests in threads
 
     async def test_hanging_request_does_not_block_others(self):

@@ -13,6 +13,7 @@ from sushy_kubevirt.operator import bmc_resources
 from sushy_kubevirt.operator import command_line
 from sushy_kubevirt.operator import host_options
 from sushy_kubevirt.operator.metal3 import templates
+from sushy_kubevirt.operator import store
 from tests.unit.operator import timeless
 
 LAB = 'lab'
@@ -135,7 +136,8 @@ class Cluster:
     def vm(self, name, namespace=LAB, **metadata):
         self._put(bmc_resources.VM, {'metadata': {
             'name': name, 'namespace': namespace, 'uid': 'u-' + name,
-            **metadata}})
+            **metadata, 'labels': {
+                'bmc': 'auto', **metadata.get('labels', {})}}, 'spec': {}})
 
     def bmc(self, name, vm=None):
         self._put(bmc_resources.BMC, {
@@ -166,10 +168,7 @@ class Cluster:
                 if namespace in (None, key[0])}))
 
     async def watch(self, resource, namespace=None, label_selector='',
-                    metadata_only=False):
-        assert (label_selector, metadata_only) == (
-            ('bmc=auto', True) if resource == bmc_resources.VM
-            else ('', False))
+                    field_selector='', metadata_only=False, failed=None):
         queue = asyncio.Queue()
         self.watches.append((resource, namespace, queue))
         found = {key: obj for key, obj in self.objects[resource].items()
@@ -181,6 +180,10 @@ class Cluster:
         yield api.LISTED, set(found)
         while True:
             yield await queue.get()
+
+    async def get(self, resource, namespace, name, metadata_only):
+        if (namespace, name) not in self.objects[resource]:
+            raise errors.ObjectNotFound('gone')
 
     async def create(self, resource, namespace, body):
         self.log.append(('create', body['metadata']['name']))
@@ -210,9 +213,12 @@ class AutoCreatorTestCase(base.BaseTestCase):
 
     def run_with(self, scenario, **more):
         async def main(loop):
-            task = asyncio.ensure_future(auto_create.AutoCreator(
-                command_line.Options(auto_create='bmc=auto', **more),
-                self.cluster).run())
+            options = command_line.Options(auto_create='bmc=auto', **more)
+            kinds = store.Store(self.cluster, options)
+            task = asyncio.gather(
+                auto_create.AutoCreator(options, self.cluster, kinds).run(),
+                *(kinds.kind(resource).run() for resource in (
+                    bmc_resources.VM, bmc_resources.BMC)))
             await asyncio.sleep(2)
             await scenario()
             await asyncio.sleep(1)

@@ -6,8 +6,14 @@ import asyncio
 from oslotest import base
 
 from sushy_kubevirt.kube import object_cache
+from sushy_kubevirt.kube import objects
 from sushy_kubevirt.operator import bmc_resources
 from sushy_kubevirt.operator import cache
+from sushy_kubevirt.operator import command_line
+from sushy_kubevirt.operator import host_options
+from sushy_kubevirt.operator.metal3 import fields
+from sushy_kubevirt.operator.metal3 import templates
+from sushy_kubevirt.operator import naming
 from sushy_kubevirt.operator import spec
 from tests.unit.operator import bodies
 from tests.unit.operator import cluster
@@ -30,8 +36,9 @@ class ObjectsTestCase(base.BaseTestCase):
         return self.objects.put(
             bmc_resources.SERVICE, service(version, **metadata))
 
-    def deleted(self, version):
-        return self.objects.deleted(bmc_resources.SERVICE, service(version))
+    def remove(self, version, **metadata):
+        return bool(self.objects.of(bmc_resources.SERVICE).remove(
+            service(version, **metadata)))
 
     @property
     def version(self):
@@ -49,27 +56,26 @@ class ObjectsTestCase(base.BaseTestCase):
 
     def test_late_event_does_not_restore_deleted_object(self):
         self.put(5)
-        self.assertTrue(self.deleted(6))
+        self.assertTrue(self.remove(6))
         self.assertFalse(self.put(5))
         self.assertIsNone(self.version)
         self.assertTrue(self.put(7))
 
     def test_old_deletion_is_ignored(self):
         self.put(7)
-        self.assertFalse(self.deleted(6))
+        self.assertFalse(self.remove(6))
         self.assertEqual('7', self.version)
 
     def test_object_that_matches_selector_again_is_cached(self):
         self.put(5)
         # The watch reports a deletion, with the object's current version.
-        self.deleted(6)
+        self.remove(6)
         self.assertTrue(self.put(6))
 
     def test_number_of_tombstones_is_limited(self):
         for number in range(object_cache._MAX_TOMBSTONES + 10):
-            self.objects.deleted(bmc_resources.SERVICE, service(
-                number, name=f'a{number}', uid=f'u{number}'))
-        self.assertEqual(object_cache._MAX_TOMBSTONES, len(self.objects._of(
+            self.remove(number, name=f'a{number}', uid=f'u{number}')
+        self.assertEqual(object_cache._MAX_TOMBSTONES, len(self.objects.of(
             bmc_resources.SERVICE)._tombstones))
 
     def test_unused_metadata_is_trimmed(self):
@@ -123,9 +129,9 @@ class SecretsTestCase(base.BaseTestCase):
     def test_deletion_of_predecessor_is_ignored(self):
         one, two = self.add_secret(), self.add_secret()
         self.secrets.take(two)
-        self.assertFalse(self.secrets.deleted(one))
+        self.assertFalse(self.secrets.remove(one))
         self.assertIsNotNone(self.get())
-        self.assertTrue(self.secrets.deleted(two))
+        self.assertTrue(self.secrets.remove(two))
         self.assertIsNone(self.get())
         self.assertEqual([], self.requests)
 
@@ -137,7 +143,7 @@ class SecretsTestCase(base.BaseTestCase):
                          self.get().obj['metadata']['uid'])
         # A late response, and the deletion of the predecessor.
         self.secrets.take(one)
-        self.assertFalse(self.secrets.deleted(one))
+        self.assertFalse(self.secrets.remove(one))
         self.assertTrue(self.secrets.put(two))
         self.assertEqual(two['metadata']['uid'],
                          self.get().obj['metadata']['uid'])
@@ -147,12 +153,12 @@ class SecretsTestCase(base.BaseTestCase):
         one = self.add_secret()
         self.secrets.put(one)
         gone = self.add_secret()
-        self.assertTrue(self.secrets.deleted(gone))
+        self.assertTrue(self.secrets.remove(gone))
         # The caller gets it nevertheless.
         self.assertIsNotNone(self.secrets.take(one))
         self.assertIsNone(self.get())
         self.assertEqual(({}, []), (self.secrets._summaries,
-                                    self.secrets.names()))
+                                    self.secrets.keys()))
         # A Secret that is created again is cached.
         self.assertTrue(self.secrets.put(self.add_secret()))
         self.assertIsNotNone(self.get())
@@ -162,3 +168,108 @@ class SecretsTestCase(base.BaseTestCase):
         self.kube.remove('Secret', 'lab', 'key')
         self.assertIsNone(self.get())
         self.assertEqual({}, self.secrets._summaries)
+
+    def test_versions_and_sources(self):
+        key = objects.ObjectKey('lab', 'key')
+        self.assertIsNone(self.secrets.version(key))
+        self.secrets.put(service(5, name='key', annotations={
+            fields.SOURCE_VERSION: '3'}))
+        self.assertEqual(('5', {key: '3'}), (
+            self.secrets.version(key), self.secrets.sources))
+        self.secrets.put(service(6, name='key'))
+        self.assertEqual(('6', {}), (
+            self.secrets.version(key), self.secrets.sources))
+
+
+class VirtualMachinesTestCase(base.BaseTestCase):
+
+    KEY = objects.ObjectKey('lab', 'a')
+
+    def setUp(self):
+        super().setUp()
+        self.make()
+
+    def make(self, **options):
+        self.vms = cache.VirtualMachines(command_line.Options(**options))
+
+    def vm(self, version=1, status=None, **metadata):
+        return {'spec': {'x': 1}, 'status': status or {}, 'metadata': {
+            'name': 'a', 'namespace': 'lab', 'uid': 'u',
+            'resourceVersion': str(version), **metadata}}
+
+    def kept(self, vm):
+        self.vms.put(vm)
+        return self.vms.last(self.KEY)
+
+    def test_what_does_not_matter_is_dropped(self):
+        kept = self.kept(self.vm(
+            labels={'a': 'b', 'topology.kubernetes.io/zone': 'z'},
+            annotations={'a': 'b'}, finalizers=['x'], creationTimestamp='t'))
+        self.assertEqual({
+            'apiVersion': 'kubevirt.io/v1', 'kind': 'VirtualMachine',
+            'metadata': {'namespace': 'lab', 'name': 'a', 'uid': 'u',
+                         'resourceVersion': '1'}}, kept)
+        self.assertEqual([self.KEY], self.vms.keys())
+
+    def test_what_matters_is_kept(self):
+        metadata = {
+            'annotations': {'bmc.kubevirt.io/allow-from': 'far'},
+            'finalizers': [naming.HOST_FINALIZER],
+            'labels': {'bmc.kubevirt.io/claim-uid': 'u'}}
+        kept = self.kept(self.vm(
+            **metadata, deletionTimestamp='t'))['metadata']
+        self.assertEqual({**kept, **metadata}, kept)
+        self.assertIn('deletionTimestamp', kept)
+
+    def test_labels_that_options_name_are_kept(self):
+        self.make(auto_create='a=b', bare_metal_hosts='!c,d in (e)',
+                  hosts=host_options.HostOptions(labels=('f', 'g.test/*')))
+        wanted = {name: 'x' for name in (
+            'a', 'd', 'f', 'g.test/h', 'topology.kubernetes.io/zone')}
+        self.assertEqual(wanted, self.kept(self.vm(
+            labels={**wanted, 'other': 'x', 'h.test/g': 'x'}))[
+                'metadata']['labels'])
+
+    def test_templates_are_kept(self):
+        annotations = {templates.TEMPLATE: 'true', 'other': 'x'}
+        for namespace in 'lab', 'far':
+            self.make(hosts=host_options.HostOptions(
+                claim_templates=namespace))
+            kept = self.kept(self.vm(
+                annotations=annotations, labels={'a': 'b'}))
+            self.assertEqual(namespace == 'lab', 'spec' in kept)
+            self.assertEqual(namespace == 'lab', 'other' in kept[
+                'metadata']['annotations'])
+            self.assertEqual(namespace == 'lab', 'labels' in kept['metadata'])
+
+    def test_failure_is_kept(self):
+        failure = {'type': 'Failure', 'status': 'True', 'message': 'no'}
+        self.assertEqual({'conditions': [failure]}, self.kept(self.vm(
+            status={'conditions': [{'type': 'Ready'}, failure]}))['status'])
+
+    def test_what_changes_nothing_is_no_change(self):
+        self.assertTrue(self.vms.put(self.vm()))
+        self.assertFalse(self.vms.put(self.vm(2, labels={'a': 'b'})))
+        self.assertEqual('2', self.vms.last(self.KEY)['metadata'][
+            'resourceVersion'])
+        self.assertTrue(self.vms.put(self.vm(3, uid='v')))
+        self.assertTrue(self.vms.put(self.vm(4, uid='v', annotations={
+            'bmc.kubevirt.io/allow-from': 'far'})))
+
+    def test_late_answer_does_not_restore_vm(self):
+        self.vms.put(self.vm(5))
+        self.assertFalse(self.vms.put(self.vm(4, deletionTimestamp='t')))
+        self.assertTrue(self.vms.remove(self.vm(6)))
+        self.assertFalse(self.vms.remove(self.vm(6)))
+        self.assertFalse(self.vms.put(self.vm(6)))
+        self.assertEqual([], self.vms.keys())
+        self.assertTrue(self.vms.put(self.vm(7, uid='v')))
+        # The deletion of the one before.
+        self.assertFalse(self.vms.remove(self.vm(6)))
+        self.assertEqual([self.KEY], self.vms.keys())
+
+    def test_vms_share_what_is_kept(self):
+        self.vms.put(self.vm())
+        self.vms.put(self.vm(name='b', uid='v'))
+        first, second = self.vms._vms.values()
+        self.assertIs(first.text, second.text)

@@ -2,7 +2,6 @@
 """Every event enqueues the BMCs that it concerns."""
 
 import asyncio
-import sys
 
 from oslotest import base
 
@@ -14,6 +13,7 @@ from sushy_kubevirt.operator import metrics
 from sushy_kubevirt.operator import naming
 from sushy_kubevirt.operator import pki
 from sushy_kubevirt.operator import secret_summary
+from sushy_kubevirt.operator import store
 from tests.unit.operator import bodies
 from tests.unit.operator import cluster
 from tests.unit.operator import harness
@@ -27,8 +27,10 @@ class ControllerTestCase(base.BaseTestCase):
         kube = kube or harness.cluster_with(bodies.body())
 
         async def run():
-            operator = controller.Controller(command_line.Options(
-                system_namespace='system', **options), kube, metrics.Metrics())
+            settings = command_line.Options(
+                system_namespace='system', **options)
+            operator = controller.Controller(
+                settings, kube, store.Store(kube, settings), metrics.Metrics())
             await operator.start()
             try:
                 await asyncio.wait_for(operator.listed.wait(), 30)
@@ -52,28 +54,17 @@ class ControllerTestCase(base.BaseTestCase):
                 'Ready'][1] == reason and not operator._queue._working
         await self.until(is_ready)
 
-    def test_another_thread_may_read_the_problem(self):
-        self.addCleanup(sys.setswitchinterval, sys.getswitchinterval())
-        sys.setswitchinterval(1e-6)
-
-        async def scenario(kube, operator):
-            def read():
-                for _ in range(3000):
-                    operator.problem()
-
-            reading = asyncio.ensure_future(asyncio.to_thread(read))
-            number = 0
-            while not reading.done():
-                for _ in range(100):
-                    number += 1
-                    operator._unlisted.add((bmc_resources.BMC, number))
-                    operator._unlisted.discard(
-                        (bmc_resources.BMC, number - 20))
-                await asyncio.sleep(0)
-            operator._unlisted.clear()
-            await reading
-
-        self.run_scenario(scenario)
+    def test_kinds_that_are_not_listed_yet(self):
+        kube = harness.cluster_with(bodies.body())
+        options = command_line.Options()
+        kinds = store.Store(kube, options)
+        operator = controller.Controller(
+            options, kube, kinds, metrics.Metrics())
+        for resource in bmc_resources.OWNED:
+            kinds.kind(resource).listed.set()
+        kinds.kind(bmc_resources.BMC).listed.set()
+        self.assertEqual('not listed yet: secrets, '
+                         'virtualmachines.kubevirt.io', operator.problem())
 
     def test_lifecycle_of_a_bmc(self):
         async def scenario(kube, operator):
@@ -92,18 +83,18 @@ class ControllerTestCase(base.BaseTestCase):
             kube.add(cluster.vm())
             await self.ready(kube, operator)
             kube.remove('VirtualMachineBMC', *KEY)
-            await self.until(lambda: not operator._cache.bmcs())
+            await self.until(lambda: not operator._store.bmcs())
             await self.until(lambda: not operator._queue._working)
             self.assertEqual([], kube.list('Deployment'))
             # No state of the deleted BMC is kept.
-            for state in (operator._cache._users, operator._cache._refs,
+            for state in (operator._store._users, operator._store._refs,
                           operator._reasons, operator._reconciler._tried,
                           operator._queue._failures, operator._queue._timers,
                           operator._rollout._waiting):
                 self.assertEqual({}, state)
             self.assertEqual(
-                [], operator._cache.objects.names(bmc_resources.BMC))
-            self.assertLessEqual(set(operator._cache.secrets._summaries),
+                [], operator._store.objects.names(bmc_resources.BMC))
+            self.assertLessEqual(set(operator._store.secrets._summaries),
                                  {('lab', 'vm-bmc-state')})
         self.run_scenario(scenario)
 
@@ -134,7 +125,7 @@ class ControllerTestCase(base.BaseTestCase):
                     'lab', 'lab'])
                 await self.ready(kube, operator)
                 kube.remove('VirtualMachineBMC', *KEY)
-                await self.until(lambda: not operator._cache.bmcs())
+                await self.until(lambda: not operator._store.bmcs())
         self.run_scenario(
             scenario, harness.cluster_with(bodies.cross_namespace()))
 
@@ -180,7 +171,7 @@ class ControllerTestCase(base.BaseTestCase):
                 kube.remove('VirtualMachineBMC', 'lab', 'odd')
                 await self.until(lambda: not operator._without_vm)
                 self.assertFalse([one for one in operator.tasks if one.done()])
-                self.assertEqual([KEY], operator._cache.bmcs())
+                self.assertEqual([KEY], operator._store.bmcs())
             with self.subTest(given=given):
                 self.run_scenario(scenario, kube)
 
@@ -366,8 +357,8 @@ class ControllerTestCase(base.BaseTestCase):
         async def scenario(kube, operator):
             await self.ready(kube, operator, reason='NameTaken')
             kube.remove('VirtualMachineBMC', *KEY)
-            await self.until(lambda: not operator._cache.bmcs())
-            await self.until(lambda: not operator._cache.objects.names(
+            await self.until(lambda: not operator._store.bmcs())
+            await self.until(lambda: not operator._store.objects.names(
                 bmc_resources.CONFIG_MAP))
         self.run_scenario(scenario, kube)
 
@@ -389,23 +380,32 @@ class ControllerTestCase(base.BaseTestCase):
         self.run_scenario(scenario)
 
     def test_unseen_deletion_of_certificate_authority_is_noticed(self):
+        # By the watch of all Secrets, and by one of its own.
+        for namespaces in (), ('lab',), ('lab', 'system'):
+            with self.subTest(namespaces=namespaces):
+                self.check_unseen_deletion(namespaces)
+
+    def check_unseen_deletion(self, namespaces):
         kube = harness.cluster_with(bodies.body())
         watch = kube.watch
+        where = 'Secret', 'system', naming.AUTHORITY
 
-        async def broken(*args, **more):
-            async for kind, found in watch(*args, **more):
-                if kind == 'DELETED' and more.get('field_selector'):
+        async def broken(resource, namespace, *args, **more):
+            async for kind, found in watch(
+                    resource, namespace, *args, **more):
+                if kind == 'DELETED' and found['kind'] == 'Secret':
                     # The watch was interrupted, and lists again.
-                    kind, found = api.LISTED, set()
+                    kind, found = api.LISTED, {
+                        ref[1:] for ref in kube.objects if ref[0] == 'Secret'
+                        and namespace in (None, ref[1])}
                 yield kind, found
         kube.watch = broken
 
         async def scenario(kube, operator):
             await self.ready(kube, operator)
-            where = 'Secret', 'system', naming.AUTHORITY
             kube.remove(*where)
             await self.until(lambda: where in kube.objects)
-        self.run_scenario(scenario, kube)
+        self.run_scenario(scenario, kube, namespaces=namespaces)
 
     def test_many_bmcs(self):
         kube = harness.cluster_with(bodies.body())

@@ -5,9 +5,10 @@ from oslotest import base
 
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.operator import bmc_resources
-from sushy_kubevirt.operator import cache
+from sushy_kubevirt.operator import command_line
 from sushy_kubevirt.operator import executor
 from sushy_kubevirt.operator import plan
+from sushy_kubevirt.operator import store
 from tests.unit.operator import cluster
 
 MANAGER = 'sushy-kubevirt-operator'
@@ -56,7 +57,7 @@ class ReplacedObjectTestCase(base.BaseTestCase):
             for exists in False, True:
                 if exists:
                     kube.add({**body, 'spec': {'type': 'ClusterIP'}})
-                found = cache.Cache(kube)
+                found = store.Store(kube, command_line.Options())
                 with self.subTest(step=step, exists=exists), \
                         self.assertRaises(executor.PlanOutdated):
                     asyncio.run(executor.Writer(kube, found).change(
@@ -81,7 +82,8 @@ class AttemptsTestCase(base.BaseTestCase):
                 'another', **{'f:spec': {'f:clusterIP': {}}})]},
             'spec': {**body['spec'], 'clusterIP': '10.0.0.7'}})
         tried = plan.Tried()
-        asyncio.run(executor.Writer(kube, cache.Cache(kube)).change(
+        asyncio.run(executor.Writer(kube, store.Store(
+            kube, command_line.Options())).change(
             plan.Replace(body, kube.objects[ref]['metadata']['uid']), tried))
         # The attempt records the desired object without the cluster's fields.
         self.assertEqual({ref: plan.attempt(
@@ -90,7 +92,7 @@ class AttemptsTestCase(base.BaseTestCase):
     def test_attempt_after_adoption_of_fields(self):
         """A refused attempt is known again without an event of a watch."""
         kube = cluster.Cluster()
-        found = cache.Cache(kube)
+        found = store.Store(kube, command_line.Options())
         body = {'apiVersion': 'v1', 'kind': 'Service',
                 'metadata': {'name': 'a', 'namespace': 'lab'},
                 'spec': {'ports': [{'name': 'redfish', 'port': 443}]}}

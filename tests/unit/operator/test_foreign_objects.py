@@ -6,12 +6,15 @@ from unittest import mock
 
 from oslotest import base
 
-from sushy_kubevirt.operator import cache
+from sushy_kubevirt.operator import bmc_resources
+from sushy_kubevirt.operator import command_line
 from sushy_kubevirt.operator import foreign_objects
+from sushy_kubevirt.operator import store
 from tests.unit.operator import cluster
 
 KEY, OTHER = ('lab', 'a'), ('lab', 'b')
-ONE, TWO = ('Role', 'lab', 'a-virtbmc'), ('Service', 'lab', 'a-virtbmc')
+ONE, TWO = (bmc_resources.ObjectRef(kind, 'lab', 'a-virtbmc')
+            for kind in ('Role', 'Service'))
 
 
 class ForeignObjectsTestCase(base.BaseTestCase):
@@ -25,7 +28,8 @@ class ForeignObjectsTestCase(base.BaseTestCase):
 
         async def run():
             watcher = foreign_objects.ForeignObjects(
-                kube, cache.Cache(kube), woken.extend)
+                kube, store.Store(kube, command_line.Options()),
+                woken.extend)
             await scenario(watcher, kube, woken)
             watcher.close()
             self.assertEqual({}, watcher._tasks)

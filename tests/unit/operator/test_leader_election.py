@@ -55,14 +55,16 @@ class Cluster:
 
     # Requests, as `api.Api` has them
 
-    async def watch(self, resource, namespace, field_selector):
+    async def watch(self, resource, namespace, label_selector, field_selector,
+                    metadata_only, failed):
         assert (namespace, field_selector) == (
             'system', 'metadata.name=sushy-kubevirt-operator')
         queue = asyncio.Queue()
         self.watches.append(queue)
         if self.lease:
             yield 'ADDED', copy.deepcopy(self.lease)
-        yield api.LISTED, {('system', 'x')} if self.lease else set()
+        yield api.LISTED, {
+            ('system', 'sushy-kubevirt-operator')} if self.lease else set()
         while True:
             yield await queue.get()
 

@@ -246,7 +246,7 @@ class ReconcileTestCase(base.BaseTestCase):
             kube.change('VirtualMachineBMC', *KEY, harness.set_spec(
                 service={'type': 'NodePort'}))
             operator.sync()
-            reconciled = operator.cache.bmc(KEY)['metadata']['generation']
+            reconciled = operator.store.bmc(KEY)['metadata']['generation']
             versions = []
 
             def change_meanwhile(verb, kind, name):
@@ -261,7 +261,7 @@ class ReconcileTestCase(base.BaseTestCase):
             # The status is written, and the watch event comes later.
             self.assertEqual(reconciled, kube.objects[
                 'VirtualMachineBMC', *KEY]['status']['observedGeneration'])
-            self.assertTrue(operator.cache.put_bmc(versions[0]))
+            self.assertTrue(operator.store.put_bmc(versions[0]))
 
     def test_reconciles_again_before_certificate_expires(self):
         kube = harness.cluster_with(bodies.body())
@@ -345,7 +345,7 @@ class ReconcileTestCase(base.BaseTestCase):
                         one for one in kube.list('Deployment')
                         if naming.made_by_us(one)])
                 kube.remove(kind, 'lab', name)
-                operator.cache.objects.drop(
+                operator.store.objects.drop(
                     bmc_resources.of_kind(kind), 'lab', name)
                 operator.run()
                 self.assertEqual(('True', 'ServiceReady'),

@@ -17,6 +17,7 @@ from sushy_kubevirt.operator import naming
 from sushy_kubevirt.operator import pki
 from sushy_kubevirt.operator import routes
 from sushy_kubevirt.operator import secret_summary
+from sushy_kubevirt.operator import store
 from tests.unit.operator import bodies
 from tests.unit.operator import harness
 
@@ -313,8 +314,9 @@ class WatchTestCase(base.BaseTestCase):
 
     def run_scenario(self, kube, scenario):
         async def run():
-            operator = controller.Controller(command_line.Options(
-                system_namespace='system'), kube, metrics.Metrics())
+            options = command_line.Options(system_namespace='system')
+            operator = controller.Controller(
+                options, kube, store.Store(kube, options), metrics.Metrics())
             await operator.start()
             try:
                 async with asyncio.timeout(20):

@@ -6,12 +6,13 @@ from unittest import mock
 
 from sushy_kubevirt.kube import api_resources
 from sushy_kubevirt.kube import errors
+from sushy_kubevirt.kube import object_cache
 from sushy_kubevirt.kube import stored_names
 from sushy_kubevirt.machine import boot
-from sushy_kubevirt.operator import api
 from sushy_kubevirt.operator import bmc_resources
 from sushy_kubevirt.operator import rbac
 from sushy_kubevirt.operator import spec
+from sushy_kubevirt.operator import store
 from sushy_kubevirt.operator import vm_cleanup
 from sushy_kubevirt.operator import workqueue
 from tests.unit.machine import fakes
@@ -25,13 +26,8 @@ class Api:
 
     def __init__(self, machine):
         self.machine = machine
-        self.events = asyncio.Queue()
         self.calls = []
         self.failures = []
-
-    async def watch(self, resource, namespace, **more):
-        while True:
-            yield await self.events.get()
 
     async def get(self, resource, namespace, name):
         self.calls.append('get ' + resource.kind)
@@ -61,17 +57,16 @@ class VmCleanupTestCase(unittest.IsolatedAsyncioTestCase):
         self.vm.setdefault('uid', 'v1')
         self.api = Api(self.machine)
         self.bmcs, self.roles = [], {}
-        cache = mock.Mock()
-        cache.users_of = lambda resource, *at: self.bmcs
-        cache.objects.names = lambda resource: list(self.roles)
-        cache.objects.get = lambda resource, *at: self.roles[at]
-        self.cleanup = vm_cleanup.VmCleanup(self.api, cache)
+        kinds = mock.Mock()
+        kinds.users_of = lambda resource, *at: self.bmcs
+        kinds.objects.names = lambda resource: list(self.roles)
+        kinds.objects.get = lambda resource, *at: self.roles[at]
+        kinds.secrets.version.return_value = None
+        self.cleanup = vm_cleanup.VmCleanup(self.api, kinds)
         patch = mock.patch.object(workqueue, 'FIRST_PAUSE', 0.001)
         patch.start()
         self.addCleanup(patch.stop)
-        task = asyncio.create_task(self.watch())
         self.addAsyncCleanup(self.cleanup.close)
-        self.addCleanup(task.cancel)
 
     def pending(self):
         fakes.set_boot(self.machine, boot.Target.PXE, boot.Enabled.ONCE)
@@ -83,17 +78,14 @@ class VmCleanupTestCase(unittest.IsolatedAsyncioTestCase):
         for _turn in range(20):
             await asyncio.sleep(0.002)
 
-    async def watch(self):
-        async for event in self.api.watch(bmc_resources.SECRET, None):
-            self.cleanup.see_secret(None, *event)
-
-    async def publish_secret(self, kind='ADDED', **metadata):
+    async def publish_secret(self, gone=False, **metadata):
         """Deliver a watch event of the state Secret."""
         secret = rbac.state({
             'apiVersion': 'kubevirt.io/v1', 'kind': 'VirtualMachine',
             'metadata': self.vm})
         secret['metadata'].update({'uid': 's1'}, **metadata)
-        await self.api.events.put((kind, secret))
+        self.cleanup.see_secret(store.Change(
+            object_cache.object_key(secret), secret, gone, True))
         await self.settle()
 
     async def enqueue_all_vms(self):
@@ -239,16 +231,15 @@ class SecretTest(VmCleanupTestCase):
 
     async def test_deleted_secret_is_ignored(self):
         await self.publish_secret()
-        await self.publish_secret('DELETED')
+        await self.publish_secret(gone=True)
         await self.assert_not_cleaned_up()
 
     async def test_secret_that_lost_its_label_is_ignored(self):
         await self.publish_secret()
-        await self.publish_secret('MODIFIED', labels={})
+        await self.publish_secret(labels={})
         await self.assert_not_cleaned_up()
 
     async def test_secret_deleted_during_downtime_is_ignored(self):
         await self.publish_secret()
-        await self.api.events.put((api.LISTED, set()))
-        await self.settle()
+        self.cleanup.forget_unlisted()
         await self.assert_not_cleaned_up()

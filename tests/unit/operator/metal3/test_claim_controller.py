@@ -8,6 +8,7 @@ import itertools
 from oslotest import base
 
 from sushy_kubevirt.kube import errors
+from sushy_kubevirt.operator import bmc_resources
 from sushy_kubevirt.operator import command_line
 from sushy_kubevirt.operator import host_options
 from sushy_kubevirt.operator.metal3 import claim_controller
@@ -17,6 +18,7 @@ from sushy_kubevirt.operator.metal3 import host_state
 from sushy_kubevirt.operator.metal3 import kept
 from sushy_kubevirt.operator.metal3 import resources
 from sushy_kubevirt.operator.metal3 import templates
+from sushy_kubevirt.operator import store
 from tests.unit.operator import cluster
 
 AT = 'infra'
@@ -88,11 +90,16 @@ class ControllerTestCase(base.BaseTestCase):
     @contextlib.asynccontextmanager
     async def running(self):
         """Run the operator; the body gets a function that waits."""
-        controller = claim_controller.ClaimController(command_line.Options(
+        options = command_line.Options(
             bare_metal_hosts='metal3=true', hosts=host_options.HostOptions(
                 labels=('size',), claim_templates=AT,
-                claim_limit=self.LIMIT)), self.kube)
-        task = asyncio.create_task(controller.run())
+                claim_limit=self.LIMIT))
+        kinds = store.Store(self.kube, options)
+        controller = claim_controller.ClaimController(
+            options, self.kube, kinds)
+        task = asyncio.gather(controller.run(), *(
+            kinds.kind(resource).run() for resource in (
+                bmc_resources.BMC, bmc_resources.VM, resources.HOST)))
 
         async def settle():
             idle = 0

@@ -6,6 +6,7 @@ from unittest import mock
 from oslotest import base
 
 from sushy_kubevirt.kube import errors
+from sushy_kubevirt.operator import bmc_resources
 from sushy_kubevirt.operator import command_line
 from sushy_kubevirt.operator import conditions
 from sushy_kubevirt.operator import host_options
@@ -16,6 +17,7 @@ from sushy_kubevirt.operator.metal3 import resources
 from sushy_kubevirt.operator.metal3 import templates
 from sushy_kubevirt.operator import naming
 from sushy_kubevirt.operator import spec
+from sushy_kubevirt.operator import store
 from tests.unit.operator import bodies
 from tests.unit.operator import cluster
 
@@ -35,7 +37,9 @@ class VmTestCase(base.BaseTestCase):
         api = mock.Mock(
             get=mock.AsyncMock(return_value=vm),
             expand_spec=mock.AsyncMock(return_value=expanded))
-        one = host_controller.HostController(command_line.parse([]), api)
+        options = command_line.parse([])
+        one = host_controller.HostController(
+            options, api, store.Store(api, options))
         ref = spec.Reference('lab', 'n0')
         self.assertEqual(vm, asyncio.run(one._whole_vm(ref)))
         api.expand_spec.assert_not_called()
@@ -67,8 +71,7 @@ class HostTestCase(base.BaseTestCase):
 
     def bmc(self, **more):
         made = bodies.body(**more)
-        # The cluster selects by this label.
-        made['metadata']['labels'] = {naming.MANAGED_BY: naming.OPERATOR}
+        made['metadata']['labels'] = {'metal3': 'true'}
         made['status'] = {
             'clusterIP': '10.0.0.7', 'endpoints': {'redfish': {'url': URL}},
             'conditions': [
@@ -78,15 +81,26 @@ class HostTestCase(base.BaseTestCase):
         return made
 
     def controller(self, *namespaces):
-        return host_controller.HostController(command_line.Options(
+        """Return the controller, and a coroutine that runs it."""
+        options = command_line.Options(
             bare_metal_hosts='metal3=true', namespaces=namespaces,
-            hosts=host_options.HostOptions(claim_templates=LAB)), self.kube)
+            hosts=host_options.HostOptions(claim_templates=LAB))
+        kinds = store.Store(self.kube, options)
+        controller = host_controller.HostController(options, self.kube, kinds)
+
+        async def run():
+            async with asyncio.TaskGroup() as group:
+                for resource in (bmc_resources.BMC, bmc_resources.VM,
+                                 bmc_resources.SECRET):
+                    group.create_task(kinds.kind(resource).run())
+                group.create_task(controller.run())
+        return controller, run()
 
     @contextlib.asynccontextmanager
     async def running(self, *namespaces):
         """Run the operator; the body gets a function that waits."""
-        controller = self.controller(*namespaces)
-        task = asyncio.create_task(controller.run())
+        controller, run = self.controller(*namespaces)
+        task = asyncio.create_task(run)
 
         async def settle():
             idle = 0
@@ -135,6 +149,19 @@ class HostTestCase(base.BaseTestCase):
         writes = list(self.kube.writes)
         self.run_once()
         self.assertEqual(writes, self.kube.writes)
+
+    def test_vm_that_gets_a_mac(self):
+        self.prepare()
+        self.kube.add(cluster.vm())
+
+        async def run():
+            async with self.running() as settle:
+                self.assertEqual('HostNeedsMAC', self.reason())
+                self.kube.change(*VM, lambda vm: vm.update(
+                    spec=self.vm()['spec']))
+                await settle()
+                self.assertEqual('HostCreated', self.reason())
+        asyncio.run(run())
 
     def test_moved_before_the_pause_is_recorded(self):
         for pause in host_state.PAUSED, host_state.DELETE_FOR_MOVE:
@@ -228,12 +255,12 @@ class HostTestCase(base.BaseTestCase):
                 return errors.ServerError(f'read tcp 10.0.0.1:{len(tried)}')
             return None
         self.kube.faults.append(refuse)
-        controller = self.controller()
+        _, work = self.controller()
 
         async def run():
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(0.5):
-                    await controller.run()
+                    await work
         asyncio.run(run())
         self.assertEqual('Refused', self.reason())
         # Pauses are 0.1 s and longer, and double.

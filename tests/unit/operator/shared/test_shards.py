@@ -38,7 +38,7 @@ class Operator(harness.Operator):
         for _ in range(12):
             before = len(self.kube.writes)
             self.sync()
-            for key in sorted(self.cache.bmcs()):
+            for key in sorted(self.store.bmcs()):
                 self._do(self.reconciler.reconcile(key))
             for namespace, found in list(self.shards._shards.items()):
                 for number in list(found):

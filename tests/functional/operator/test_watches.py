@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Watches of the operator: one for each kind, whatever the options are."""
+
+from kubevirt_sandbox.testing import given_cluster
+from tests.fixtures import checkout
+from tests.fixtures import operator
+
+#: Watched always; Routes where they are served.
+KINDS = {
+    'configmaps', 'deployments.apps', 'leases.coordination.k8s.io',
+    'networkpolicies.networking.k8s.io',
+    'rolebindings.rbac.authorization.k8s.io',
+    'roles.rbac.authorization.k8s.io', 'secrets', 'serviceaccounts',
+    'services', 'virtualmachinebmcs.bmc.kubevirt.io',
+    'virtualmachines.kubevirt.io',
+    *(('routes.route.openshift.io',) if operator.ON_OPENSHIFT else ())}
+METAL3 = {'baremetalhosts.metal3.io', 'hostclaims.metal3.io',
+          'hostdeploypolicies.metal3.io'}
+
+
+@given_cluster.needs_sandbox('counted API calls')
+class WatchesTestCase(operator.OperatorTestCase):
+    """A cluster with Metal3; each test starts an operator of its own."""
+
+    FOLDER = operator.MANIFESTS / 'overlays' / 'claim-templates'
+    SANDBOX = operator.PRETENDED_PODS
+    RUNS = False
+
+    def setUp(self):
+        super().setUp()
+        self.admin('apply', '-f', checkout.ROOT
+                   / 'tests/fixtures/metal3/definitions.yaml')
+        self.options = (
+            '--auto-create', 'bmc=auto', '--bare-metal-hosts', 'metal3=true',
+            '--claim-templates', self.namespace)
+
+    def watches(self, *arguments):
+        """Start an operator; return its watches by kind when it rests."""
+        self.sandbox.reset_stats()
+        self.operator = self.useFixture(operator.Operator(
+            self.account, arguments))
+        for line in ('BareMetalHosts are listed', 'HostClaims are listed'):
+            if '--claim-templates' in arguments:
+                self.operator.process.wait_output(line)
+        counted = {}
+
+        def rests():
+            before = dict(counted)
+            counted.update(self.sandbox.stats()['calls'].get('watch', {}))
+            return counted == before
+        self.until('rest', rests)
+        self.assert_no_warnings()
+        return counted
+
+    def test_without_options(self):
+        self.assertEqual(dict.fromkeys(KINDS, 1), self.watches())
+
+    def test_all_options(self):
+        self.assertEqual(dict.fromkeys(KINDS | METAL3, 1),
+                         self.watches(*self.options))
+
+    def test_namespaces(self):
+        served = self.namespace, self.new_namespace()
+        found = self.watches(*self.options, *(
+            f'--namespace={name}' for name in served))
+        others = {
+            'leases.coordination.k8s.io': 1, 'hostdeploypolicies.metal3.io': 1,
+            # The certificate authority is in neither.
+            'secrets': 3}
+        self.assertEqual(
+            {**dict.fromkeys(KINDS | METAL3, 2), **others}, found)
