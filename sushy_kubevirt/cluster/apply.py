@@ -27,6 +27,7 @@ from sushy_kubevirt.cluster import readiness
 from sushy_kubevirt.cluster import writes
 from sushy_kubevirt.kube import api_resources
 from sushy_kubevirt.kube import errors
+from sushy_kubevirt.kube import stored_names
 from sushy_kubevirt.operator import naming
 
 if typing.TYPE_CHECKING:
@@ -343,10 +344,10 @@ class _Run:
         old = self._unscheduled
         try:
             self._unscheduled = {
-                pod['metadata']['labels'][naming.LABEL]:
+                pod['metadata']['labels'][stored_names.BMC_NAME]:
                     readiness.pod_problem(pod)
                 for items, _ in self._client.pages(
-                    kinds.POD, self._plan.namespace, naming.LABEL,
+                    kinds.POD, self._plan.namespace, stored_names.BMC_NAME,
                     _WITHOUT_NODE)
                 for pod in items}
         except errors.MachineError:

@@ -18,6 +18,7 @@ import typing
 
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.kube import objects
+from sushy_kubevirt.kube import stored_names
 from sushy_kubevirt.operator import bmc_resources
 from sushy_kubevirt.operator import command_line
 from sushy_kubevirt.operator import logs
@@ -33,9 +34,6 @@ if typing.TYPE_CHECKING:
 
 LOG = logging.getLogger(__name__)
 
-#: Label of the BMCs that are created here, with the value ``true``.
-LABEL = naming.GROUP + '/auto-created'
-
 
 @dataclasses.dataclass(frozen=True)
 class SelectedVm:
@@ -45,7 +43,7 @@ class SelectedVm:
     :param name: of the VM
     :param uid: of the VM
     :param deleting: whether it is being deleted
-    :param allowed: its annotation `permissions.ANNOTATION`
+    :param allowed: its annotation `stored_names.ALLOW_FROM`
     :param labels: names and values of the labels that its BMC gets
     """
 
@@ -60,7 +58,7 @@ class SelectedVm:
         """Tell whether BMCs of a namespace may name it."""
         return permissions.reference_permitted(namespace, {'metadata': {
             'namespace': self.namespace,
-            'annotations': {permissions.ANNOTATION: self.allowed}}})
+            'annotations': {stored_names.ALLOW_FROM: self.allowed}}})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,7 +84,8 @@ class ExistingBmc:
 def is_auto_created(body: objects.AnyObject) -> bool:
     """Tell whether a BMC was created here, by its label and its owner."""
     meta = body['metadata']
-    return (meta.get('labels') or {}).get(LABEL) == 'true' and any(
+    return (meta.get('labels') or {}).get(
+        stored_names.AUTO_CREATED) == 'true' and any(
         reference.get('kind') == bmc_resources.VM.kind
         and reference.get('name') == meta['name']
         for reference in meta.get('ownerReferences') or ())
@@ -98,7 +97,7 @@ def manifest(vm: SelectedVm) -> objects.VirtualMachineBMC:
         'apiVersion': naming.API_VERSION, 'kind': naming.KIND,
         'metadata': {
             'name': vm.name, 'namespace': vm.namespace,
-            'labels': {**dict(vm.labels), LABEL: 'true',
+            'labels': {**dict(vm.labels), stored_names.AUTO_CREATED: 'true',
                        naming.MANAGED_BY: naming.OPERATOR},
             'ownerReferences': [{
                 'apiVersion': bmc_resources.VM.api_version,
@@ -194,7 +193,7 @@ class AutoCreator:
         meta = vm['metadata']
         return SelectedVm(
             *key, meta['uid'], 'deletionTimestamp' in meta,
-            (meta.get('annotations') or {}).get(permissions.ANNOTATION),
+            (meta.get('annotations') or {}).get(stored_names.ALLOW_FROM),
             tuple((name, value) for name, value in (
                 meta.get('labels') or {}).items() if name in self._labels))
 

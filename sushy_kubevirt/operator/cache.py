@@ -18,6 +18,7 @@ import typing
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.kube import object_cache
 from sushy_kubevirt.kube import objects
+from sushy_kubevirt.kube import stored_names
 from sushy_kubevirt.operator import bmc_resources
 from sushy_kubevirt.operator import command_line
 from sushy_kubevirt.operator import drift
@@ -207,8 +208,9 @@ class VirtualMachines:
         # Whether it is there is asked for, not the time.
         for field, value in (
                 ('labels', labels), ('annotations', annotations),
-                ('finalizers', [name for name in metadata.get(
-                    'finalizers') or () if name == naming.HOST_FINALIZER])):
+                ('finalizers', [
+                    name for name in metadata.get('finalizers') or ()
+                    if name == stored_names.HOST_FINALIZER])):
             if value:
                 kept[field] = value
         if 'deletionTimestamp' in metadata:
@@ -228,7 +230,7 @@ class VirtualMachines:
 class Secrets:
     """The versions of all Secrets, and summaries of those that were read.
 
-    ``sources`` has the annotation `fields.SOURCE_VERSION` of those with it.
+    ``sources`` has the `stored_names.SECRET_VERSION` of those with it.
     """
 
     def __init__(self, api: api.Api) -> None:
@@ -249,7 +251,7 @@ class Secrets:
         self._deleted.pop(key, None)
         self._versions[key] = version
         source = (obj['metadata'].get('annotations') or {}).get(
-            fields.SOURCE_VERSION)
+            stored_names.SECRET_VERSION)
         if source is None:
             self.sources.pop(key, None)
         else:

@@ -12,11 +12,11 @@ import dataclasses
 import typing
 
 from sushy_kubevirt.kube import objects
+from sushy_kubevirt.kube import stored_names
 from sushy_kubevirt.operator import credentials
 from sushy_kubevirt.operator import deployments
 from sushy_kubevirt.operator import endpoints
 from sushy_kubevirt.operator import naming
-from sushy_kubevirt.operator import permissions
 from sushy_kubevirt.operator.shared import placement
 from sushy_kubevirt.operator import spec
 from sushy_kubevirt.operator import verdict
@@ -83,7 +83,7 @@ class Words(typing.NamedTuple):
 _NOT_PERMITTED = Words(
     NOT_PERMITTED, '{subject} does not permit BMCs of namespace '
     '{bmc.namespace}. Ask its owner to annotate it with '
-    f'{permissions.ANNOTATION}={{bmc.namespace}}.')
+    f'{stored_names.ALLOW_FROM}={{bmc.namespace}}.')
 _NAME_TAKEN = Words(
     NAME_TAKEN, '{subject} exists already and was not created for this BMC. '
     'The operator does not change it: delete it, or give the BMC another '
@@ -314,8 +314,8 @@ def _fields(bmc: spec.Bmc, facts: facts.Facts,
         'networks': ', '.join(bmc.refused_networks),
         'deployment': slot.name if slot else naming.base(bmc.name),
         'pods': f'--namespace {bmc.namespace} --selector ' + (
-            f'{naming.SHARED}={slot.shard}' if slot
-            else f'{naming.LABEL}={naming.label(bmc.name)}'),
+            f'{stored_names.SHARD}={slot.shard}' if slot
+            else f'{stored_names.BMC_NAME}={naming.label(bmc.name)}'),
         'problem': f' {placed.problem}' if placed.problem else ''}
 
 

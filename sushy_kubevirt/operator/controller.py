@@ -17,6 +17,7 @@ import typing
 
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.kube import objects
+from sushy_kubevirt.kube import stored_names
 from sushy_kubevirt.operator import bmc_resources
 from sushy_kubevirt.operator import certificate_authority
 from sushy_kubevirt.operator import conditions
@@ -208,7 +209,8 @@ class Controller:
                     'ignored; set it, or delete the BMC',
                     bmc_resources.BMC.kind, *key)
             return
-        if naming.HOST_FINALIZER in (metadata.get('finalizers') or ()) or any(
+        if stored_names.HOST_FINALIZER in (metadata.get(
+            'finalizers') or ()) or any(
                 condition['type'] == conditions.HOST for condition in (
                     body.get('status') or {}).get('conditions') or ()):
             self.has_host.set()

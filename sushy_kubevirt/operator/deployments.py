@@ -12,6 +12,7 @@ import typing
 
 from sushy_kubevirt.kube import objects
 from sushy_kubevirt.kube import quantity
+from sushy_kubevirt.kube import stored_names
 from sushy_kubevirt.operator import config_map
 from sushy_kubevirt.operator import credentials
 from sushy_kubevirt.operator import naming
@@ -32,14 +33,6 @@ HTTP = 'redfish-http'
 #: UDP port of IPMI in the pod; TCP port of probes and metrics.
 IPMI_PORT = 6230
 HEALTH_PORT = 8081
-
-#: Annotation of the pod: digest of its options.
-CONFIGURATION = naming.GROUP + '/configuration'
-
-#: Annotation of the pod: uid of its ServiceAccount. Tokens of an account that
-#: is deleted become invalid, and a pod would get one of the new account only
-#: after most of an hour.
-ACCOUNT = naming.GROUP + '/account'
 
 #: Environment that saves 1 MiB: one malloc arena for all threads (glibc), no
 #: columns in tracebacks (CPython).
@@ -146,9 +139,11 @@ def deployment(bmc: spec.Bmc, defaults: Defaults, account: str = ''
     if bmc.tolerations:
         pod['tolerations'] = list(bmc.tolerations)
     template = {'labels': {**defaults.labels, **naming.labels(bmc.name)},
-                'annotations': {**defaults.annotations, ACCOUNT: account}}
+                'annotations': {**defaults.annotations,
+                                stored_names.ACCOUNT: account}}
     if bmc.redfish.enabled:
-        template['annotations'][CONFIGURATION] = config_map.digest(
+        template['annotations'][
+            stored_names.CONFIGURATION] = config_map.digest(
             bmc, defaults.proxy, defaults.denied)
     return whole(naming.metadata(bmc, naming.base(bmc.name)),
                  naming.selector(bmc.name), template, pod)
@@ -207,7 +202,7 @@ def images(deployment: objects.Json) -> tuple[str, ...]:
 def account(deployment: objects.Json) -> str | None:
     """Find the uid of the ServiceAccount of a Deployment's pod."""
     return (deployment['spec']['template']['metadata'].get(
-        'annotations') or {}).get(ACCOUNT)
+        'annotations') or {}).get(stored_names.ACCOUNT)
 
 
 def is_ready(deployment: objects.Json) -> bool:

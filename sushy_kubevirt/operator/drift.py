@@ -16,6 +16,7 @@ import typing
 
 from sushy_kubevirt.kube import objects
 from sushy_kubevirt.kube import quantity
+from sushy_kubevirt.kube import stored_names
 from sushy_kubevirt.operator import naming
 
 #: Empty values, which the API server may omit.
@@ -56,7 +57,8 @@ def applied_digest(live: objects.AnyObject) -> str | None:
     :param live: as the API has it
     :returns: None if the operator has not written the object
     """
-    return (live['metadata'].get('annotations') or {}).get(naming.APPLIED)
+    return (live['metadata'].get('annotations') or {}).get(
+        stored_names.APPLIED)
 
 
 def differs(wanted: objects.AnyObject, live: objects.AnyObject) -> bool:

@@ -12,6 +12,7 @@ import typing
 
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.kube import objects
+from sushy_kubevirt.kube import stored_names
 from sushy_kubevirt.operator import bmc_resources
 from sushy_kubevirt.operator import credentials
 from sushy_kubevirt.operator import drift
@@ -179,7 +180,8 @@ class Executor:
         resource = bmc_resources.DEPLOYMENT
         self._store.objects.put(resource, await self._api.patch(
             resource, bmc.namespace, naming.base(bmc.name), {'metadata': {
-                'uid': step.uid, 'annotations': {naming.UPGRADING: None}}}))
+                'uid': step.uid,
+                'annotations': {stored_names.UPGRADING: None}}}))
 
     async def _set_finalizer(self, bmc: spec.Bmc, step: plan.Finalizer
                              ) -> None:
@@ -187,9 +189,9 @@ class Executor:
         metadata = body['metadata']
         present = metadata.get('finalizers') or []
         wanted = [finalizer for finalizer in present
-                  if finalizer != naming.FINALIZER]
+                  if finalizer != stored_names.ELSEWHERE]
         if step.on:
-            wanted.append(naming.FINALIZER)
+            wanted.append(stored_names.ELSEWHERE)
         if metadata['uid'] != bmc.uid or wanted == present:
             self._store.put_bmc(body)
             raise PlanOutdated

@@ -13,25 +13,16 @@ import re
 import typing
 
 from sushy_kubevirt.kube import objects
+from sushy_kubevirt.kube import stored_names
 
 if typing.TYPE_CHECKING:
     from sushy_kubevirt.operator import spec
 
-GROUP = 'bmc.kubevirt.io'
+GROUP = stored_names.OPERATOR_GROUP
 VERSION = 'v1beta1'
 API_VERSION = f'{GROUP}/{VERSION}'
 KIND = 'VirtualMachineBMC'
 PLURAL = 'virtualmachinebmcs'
-
-#: Label with the name of the BMC; KubeVirtBMC's users select by it.
-LABEL = 'kubevirt.io/virtualmachinebmc-name'
-
-#: Label with the name of the VM, on the Service of `vm_service`, as in
-#: KubeVirtBMC.
-VM_LABEL = 'kubevirt.io/vm-name'
-
-#: Label with the namespace of the BMC, on objects in another one.
-NAMESPACE_LABEL = GROUP + '/namespace'
 
 #: Label of all objects that the operator creates.
 MANAGED_BY = 'app.kubernetes.io/managed-by'
@@ -42,33 +33,6 @@ OURS = f'{MANAGED_BY}={OPERATOR}'
 
 #: The Secret with the operator's certificate authority.
 AUTHORITY = 'sushy-kubevirt-ca'
-
-#: Finalizer of a BMC that has objects in another namespace, where owner
-#: references do not work.
-FINALIZER = GROUP + '/elsewhere'
-
-#: Finalizer of a BMC with a BareMetalHost, and of its VM.
-HOST_FINALIZER = GROUP + '/host'
-
-#: Annotation of a BMC: uid of its BareMetalHost, which was moved to another
-#: cluster.
-HOST_MOVED = GROUP + '/host-moved'
-
-#: Annotation of a BMC or its VM, with the value ``true``: its deletion does
-#: not wait for its BareMetalHost.
-SKIP_HOST = GROUP + '/skip-host-deprovisioning'
-
-#: Label of the pods and objects of shared BMCs: the number of their shard.
-SHARED = GROUP + '/shared'
-
-#: Annotation of objects that the operator creates: digest of the desired
-#: object. Distinguishes a change of the desired state from a change of the
-#: object by other clients.
-APPLIED = GROUP + '/applied'
-
-#: Annotation of a Deployment that an upgrade has stopped, until its pod is
-#: ready again.
-UPGRADING = GROUP + '/upgrading'
 
 #: Suffix of names, as in KubeVirtBMC.
 _SUFFIX = '-virtbmc'
@@ -200,7 +164,7 @@ def shared(shard: int) -> str:
 
 def shared_selector(shard: int) -> dict[str, str]:
     """:returns: labels that the pod of a shard is selected by"""
-    return {SHARED: str(shard), **_APPLICATION}
+    return {stored_names.SHARD: str(shard), **_APPLICATION}
 
 
 def shared_labels(shard: int) -> dict[str, str]:
@@ -214,7 +178,7 @@ def shard_of(obj: objects.AnyObject) -> int | None:
     :returns: its number; None for another object
     """
     number = shard_number(obj['metadata']['name'])
-    label = (obj['metadata'].get('labels') or {}).get(SHARED)
+    label = (obj['metadata'].get('labels') or {}).get(stored_names.SHARD)
     return number if made_by_us(obj) and label == str(number) else None
 
 
@@ -229,7 +193,7 @@ def shard_number(name: str) -> int | None:
 
 
 def label(name: str) -> str:
-    """:returns: value of `LABEL`"""
+    """:returns: value of `stored_names.BMC_NAME`"""
     if len(name) <= _MAX_LABEL_LENGTH:
         return name
     digest = _digest(name)
@@ -239,7 +203,7 @@ def label(name: str) -> str:
 
 def selector(name: str) -> dict[str, str]:
     """:returns: labels that pods are selected by; must never change"""
-    return {LABEL: label(name), **_APPLICATION}
+    return {stored_names.BMC_NAME: label(name), **_APPLICATION}
 
 
 def labels(name: str) -> dict[str, str]:
@@ -275,7 +239,7 @@ def metadata(bmc: spec.Bmc, name: str,
     if meta['namespace'] == bmc.namespace:
         meta['ownerReferences'] = [owner(bmc.name, bmc.uid)]
     else:
-        meta['labels'][NAMESPACE_LABEL] = bmc.namespace
+        meta['labels'][stored_names.BMC_NAMESPACE] = bmc.namespace
     return meta
 
 
@@ -292,8 +256,8 @@ def is_ours(bmc: spec.Bmc, obj: objects.AnyObject) -> bool:
                    for reference in meta.get('ownerReferences') or ())
     present = meta.get('labels') or {}
     return (present.get(MANAGED_BY) == OPERATOR
-            and present.get(LABEL) == label(bmc.name)
-            and present.get(NAMESPACE_LABEL) == bmc.namespace)
+            and present.get(stored_names.BMC_NAME) == label(bmc.name)
+            and present.get(stored_names.BMC_NAMESPACE) == bmc.namespace)
 
 
 def made_by_us(obj: objects.AnyObject) -> bool:

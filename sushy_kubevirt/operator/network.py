@@ -8,6 +8,7 @@ import dataclasses
 import ipaddress
 
 from sushy_kubevirt.kube import objects
+from sushy_kubevirt.kube import stored_names
 from sushy_kubevirt.operator import config_map
 from sushy_kubevirt.operator import deployments
 from sushy_kubevirt.operator import naming
@@ -16,10 +17,6 @@ from sushy_kubevirt.operator import spec
 
 CLUSTER_IP, NODE_PORT, LOAD_BALANCER = (
     'ClusterIP', 'NodePort', 'LoadBalancer')
-
-#: Annotation of a Service: the load balancer class in the BMC's spec. A class
-#: that another controller has set is not changed.
-CLASS = naming.GROUP + '/load-balancer-class'
 
 #: Annotation of a Service: networks that its load balancer admits.
 _SOURCE_RANGES = 'service.beta.kubernetes.io/load-balancer-source-ranges'
@@ -75,7 +72,7 @@ def service(bmc: spec.Bmc, slot: placement.Slot | None = None) -> objects.Json:
     if wanted.type == LOAD_BALANCER and wanted.load_balancer_class:
         service_spec['loadBalancerClass'] = wanted.load_balancer_class
         metadata.setdefault('annotations', {})[
-            CLASS] = wanted.load_balancer_class
+            stored_names.LOAD_BALANCER_CLASS] = wanted.load_balancer_class
     return {'apiVersion': 'v1', 'kind': 'Service', 'metadata': metadata,
             'spec': service_spec}
 
@@ -122,7 +119,7 @@ def vm_service(bmc: spec.Bmc,
         redfish_port=spec.HTTP_PORT if bmc.redfish.plain else 443)), slot)
     metadata = body['metadata']
     metadata['name'] = naming.vm_service(bmc)
-    metadata['labels'][naming.VM_LABEL] = bmc.vm.name
+    metadata['labels'][stored_names.VM_NAME] = bmc.vm.name
     return body
 
 
@@ -156,7 +153,8 @@ def has_another_class(service: objects.Json, live: objects.Json) -> bool:
     asked = service['spec'].get('loadBalancerClass')
     if asked:
         return live['spec'].get('loadBalancerClass') != asked
-    return CLASS in (live['metadata'].get('annotations') or {})
+    return stored_names.LOAD_BALANCER_CLASS in (live['metadata'].get(
+        'annotations') or {})
 
 
 def _port(name: str, protocol: str, port: int, node_port: int | None,

@@ -15,6 +15,7 @@ import typing
 
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.kube import objects
+from sushy_kubevirt.kube import stored_names
 from sushy_kubevirt.operator import bmc_resources
 from sushy_kubevirt.operator import logs
 from sushy_kubevirt.operator import naming
@@ -73,7 +74,7 @@ class OrphanedRbac:
         one whose BMCs are cached."""
         metadata = obj['metadata']
         namespace = (metadata.get('labels') or {}).get(
-            naming.NAMESPACE_LABEL)
+            stored_names.BMC_NAMESPACE)
         return (naming.made_by_us(obj)
                 and namespace not in (None, metadata['namespace'])
                 and not {namespace, None}.isdisjoint(self._store.namespaces))

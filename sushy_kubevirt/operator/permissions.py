@@ -17,13 +17,10 @@ from __future__ import annotations
 from collections import abc
 
 from sushy_kubevirt.kube import objects
-from sushy_kubevirt.operator import naming
+from sushy_kubevirt.kube import stored_names
 
 #: Pattern that allows all images.
 ANY = '*'
-
-#: Annotation of a VM or a Secret: names of namespaces, separated by commas.
-ANNOTATION = naming.GROUP + '/allow-from'
 
 
 def repository(image: str) -> str:
@@ -58,6 +55,6 @@ def reference_permitted(namespace: str, obj: objects.AnyObject) -> bool:
     metadata = obj['metadata']
     if metadata['namespace'] == namespace:
         return True
-    value = (metadata.get('annotations') or {}).get(ANNOTATION)
+    value = (metadata.get('annotations') or {}).get(stored_names.ALLOW_FROM)
     return isinstance(value, str) and namespace in {
         part.strip() for part in value.split(',')}

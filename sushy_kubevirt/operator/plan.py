@@ -13,6 +13,7 @@ import typing
 
 from sushy_kubevirt.kube import api_resources
 from sushy_kubevirt.kube import objects
+from sushy_kubevirt.kube import stored_names
 from sushy_kubevirt.operator import bmc_resources
 from sushy_kubevirt.operator import credentials
 from sushy_kubevirt.operator import deployments
@@ -127,7 +128,7 @@ class Issue:
 
 @dataclasses.dataclass(frozen=True)
 class EndUpgrade:
-    """Remove the annotation `naming.UPGRADING` from a Deployment.
+    """Remove the annotation `stored_names.UPGRADING` from a Deployment.
 
     :param uid: of the Deployment
     """
@@ -223,7 +224,7 @@ def steps(bmc: spec.Bmc, facts: facts.Facts, verdict: verdict.Verdict,
         # new BMCs, unless the shard cannot be written.
         return [] if placed.claimed else [Claim()]
     if (bmc.vm.namespace != bmc.namespace
-            and naming.FINALIZER not in facts.finalizers):
+            and stored_names.ELSEWHERE not in facts.finalizers):
         planned.append(Finalizer(True))
     if placed.wanted and not placed.claimed and not verdict.withdrawn:
         planned.append(Claim())
@@ -290,7 +291,7 @@ def marked(obj: objects.Json) -> objects.Json:
     metadata = obj['metadata']
     return {**obj, 'metadata': {**metadata, 'annotations': {
         **metadata.get('annotations', {}),
-        naming.APPLIED: drift.digest(obj)}}}
+        stored_names.APPLIED: drift.digest(obj)}}}
 
 
 def unmarked(obj: objects.Json) -> objects.Json:
@@ -298,7 +299,7 @@ def unmarked(obj: objects.Json) -> objects.Json:
     metadata = dict(obj['metadata'])
     annotations = {
         name: value for name, value in metadata.pop('annotations', {}).items()
-        if name not in (naming.APPLIED, naming.UPGRADING)}
+        if name not in (stored_names.APPLIED, stored_names.UPGRADING)}
     if annotations:
         metadata['annotations'] = annotations
     return {**obj, 'metadata': metadata}
@@ -306,8 +307,8 @@ def unmarked(obj: objects.Json) -> objects.Json:
 
 def _cleanup_steps(bmc: spec.Bmc, facts: facts.Facts,
                    verdict: verdict.Verdict) -> list[Step]:
-    if (naming.HOST_FINALIZER in facts.finalizers
-            or naming.FINALIZER not in facts.finalizers):
+    if (stored_names.HOST_FINALIZER in facts.finalizers
+            or stored_names.ELSEWHERE not in facts.finalizers):
         # A BareMetalHost needs the BMC even while that is being deleted.
         return []
     left = [step for step in _delete_steps(bmc, facts, verdict, [])
@@ -398,7 +399,7 @@ def _needs_slot(bmc: spec.Bmc, obj: objects.Json, live: objects.Json,
     :param deployment: the Deployment as the API has it
     """
     if deployment is None or not (
-            deployments.is_ready(deployment) or naming.UPGRADING in (
+            deployments.is_ready(deployment) or stored_names.UPGRADING in (
                 deployment['metadata'].get('annotations') or {})):
         return False
     if obj['kind'] == 'Deployment':
@@ -449,7 +450,7 @@ def _certificate_steps(bmc: spec.Bmc, facts: facts.Facts,
 
 def _end_upgrade_steps(verdict: verdict.Verdict) -> list[Step]:
     live = verdict.deployment
-    if live is None or naming.UPGRADING not in (
+    if live is None or stored_names.UPGRADING not in (
             live['metadata'].get('annotations') or {}):
         return []
     return [EndUpgrade(live['metadata']['uid'])] if deployments.is_ready(

@@ -16,6 +16,7 @@ import typing
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.kube import feature_gates
 from sushy_kubevirt.kube import objects
+from sushy_kubevirt.kube import stored_names
 from sushy_kubevirt.operator import bmc_resources
 from sushy_kubevirt.operator import conditions
 from sushy_kubevirt.operator import deployments
@@ -332,7 +333,8 @@ def _read(body: objects.VirtualMachineBMC) -> spec.Bmc:
     """
     bmc = spec.read(body)
     finalizers = body['metadata'].get('finalizers') or ()
-    if naming.HOST_FINALIZER in finalizers and _FOREGROUND not in finalizers:
+    if (stored_names.HOST_FINALIZER in finalizers
+            and _FOREGROUND not in finalizers):
         return dataclasses.replace(bmc, deleting=False)
     return bmc
 

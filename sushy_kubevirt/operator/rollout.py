@@ -13,8 +13,8 @@ import dataclasses
 import typing
 
 from sushy_kubevirt.kube import objects
+from sushy_kubevirt.kube import stored_names
 from sushy_kubevirt.operator import deployments
-from sushy_kubevirt.operator import naming
 from sushy_kubevirt.operator import plan
 
 if typing.TYPE_CHECKING:
@@ -23,7 +23,7 @@ if typing.TYPE_CHECKING:
 
 def is_stopped(deployment: objects.Json | None) -> bool:
     """Tell whether a BMC with this Deployment is stopped by an upgrade."""
-    return (deployment is not None and naming.UPGRADING in (
+    return (deployment is not None and stored_names.UPGRADING in (
         deployment['metadata'].get('annotations') or {})
         and not deployments.is_ready(deployment))
 
@@ -36,7 +36,7 @@ def annotated(step: plan.Change) -> plan.Change:
     metadata = step.body['metadata']
     return dataclasses.replace(step, body={**step.body, 'metadata': {
         **metadata, 'annotations': {**metadata.get('annotations', {}),
-                                    naming.UPGRADING: 'true'}}})
+                                    stored_names.UPGRADING: 'true'}}})
 
 
 #: Of a BMC, or of the BMCs of a shared pod.

@@ -15,8 +15,8 @@ import hmac
 import os
 
 from sushy_kubevirt.kube import objects
+from sushy_kubevirt.kube import stored_names
 from sushy_kubevirt.operator import credentials
-from sushy_kubevirt.operator import permissions
 from sushy_kubevirt.operator import pki
 
 TYPE = 'Opaque'
@@ -86,9 +86,9 @@ def trimmed(metadata: objects.Json) -> objects.Json:
     The annotation of ``kubectl apply`` is dropped: it repeats the Secret.
     """
     kept = {name: metadata[name] for name in _KEPT if name in metadata}
-    allowed = (metadata.get('annotations') or {}).get(permissions.ANNOTATION)
+    allowed = (metadata.get('annotations') or {}).get(stored_names.ALLOW_FROM)
     if allowed is not None:
-        kept['annotations'] = {permissions.ANNOTATION: allowed}
+        kept['annotations'] = {stored_names.ALLOW_FROM: allowed}
     return kept
 
 

@@ -9,6 +9,7 @@ import typing
 
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.kube import objects
+from sushy_kubevirt.kube import stored_names
 from sushy_kubevirt.operator import bmc_resources
 from sushy_kubevirt.operator import deployments
 from sushy_kubevirt.operator.diagnose import findings
@@ -58,7 +59,7 @@ def backends(reader: readers.Reader,
         bmc.area, 'NoReadyEndpoint',
         f'Service {name} has no ready pod behind it.',
         f'kubectl --namespace {namespace} describe pods --selector '
-        f'{naming.LABEL}={naming.label(bmc.spec.name)} shows why.')
+        f'{stored_names.BMC_NAME}={naming.label(bmc.spec.name)} shows why.')
 
 
 def protocols(

@@ -26,6 +26,7 @@ from sushy_kubevirt.kube import api_resources
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.kube import object_cache
 from sushy_kubevirt.kube import objects
+from sushy_kubevirt.kube import stored_names
 from sushy_kubevirt.operator import bmc_resources
 from sushy_kubevirt.operator import command_line
 from sushy_kubevirt.operator import events
@@ -338,9 +339,9 @@ class ClaimController:
                 'metadata': {
                     'uid': metadata['uid'],
                     'resourceVersion': metadata['resourceVersion'],
-                    'labels': {templates.CLAIM_UID: claim.uid},
+                    'labels': {stored_names.CLAIM_UID: claim.uid},
                     'annotations': {
-                        templates.CLAIM: '/'.join(claim.key)}}}))
+                        stored_names.CLAIM: '/'.join(claim.key)}}}))
         LOG.info('VM %s/%s is for HostClaim %s/%s now, to which its '
                  'BareMetalHost is bound', *object_cache.object_key(vm),
                  *claim.key)
@@ -476,9 +477,9 @@ class ClaimController:
             labels = {
                 **fields.copied_labels({'metadata': {
                     'labels': templates.labels(vm)}}, self._options),
-                naming.LABEL: naming.label(
+                stored_names.BMC_NAME: naming.label(
                     templates.name(key.name, claim.uid)),
-                naming.MANAGED_BY: naming.OPERATOR, fields.BMC_UID: ''}
+                naming.MANAGED_BY: naming.OPERATOR, stored_names.BMC_UID: ''}
             if claims.matches(claim.selector, labels):
                 is_near = claim.failure_domain in (
                     '', labels.get(fields.FAILURE_DOMAIN))
@@ -516,7 +517,7 @@ class ClaimController:
         missing = command_line.unmet(self._selector, {
             **{key: value for key, value in templates.labels(vm).items()
                if key in self._selected},
-            naming.MANAGED_BY: naming.OPERATOR, templates.CLAIM_UID: ''})
+            naming.MANAGED_BY: naming.OPERATOR, stored_names.CLAIM_UID: ''})
         if missing:
             raise templates.Unusable(
                 f'its labels do not match "{missing}" of --bare-metal-hosts')

@@ -25,6 +25,7 @@ from sushy_kubevirt.kube import api_resources
 from sushy_kubevirt.kube import client
 from sushy_kubevirt.kube import connection
 from sushy_kubevirt.kube import errors
+from sushy_kubevirt.kube import stored_names
 from sushy_kubevirt.machine import options as client_options
 from sushy_kubevirt.operator import bmc_resources
 from sushy_kubevirt.operator import command_line
@@ -38,9 +39,6 @@ _PROGRAM = f'{command_line.PROGRAM} {command_line.CLAIM_KUBECONFIG}'
 
 #: Label of all objects that the command makes; others are not changed.
 MANAGER = 'sushy-kubevirt-claim-kubeconfig'
-
-#: Annotation of the Secret: when its token expires.
-EXPIRES = naming.GROUP + '/expires'
 
 #: Keys of the kubeconfig in the Secret: the contract of ``identityRef`` names
 #: none; the second is that of Cluster API's own Secrets.
@@ -240,7 +238,8 @@ def _run(given: argparse.Namespace) -> None:
             'spec': {'expirationSeconds': given.duration}})['status']
     namespace = given.secret_namespace or given.namespace
     secret = _object(bmc_resources.SECRET, given.name, namespace)
-    secret['metadata']['annotations'] = {EXPIRES: token['expirationTimestamp']}
+    secret['metadata']['annotations'] = {stored_names.EXPIRES: token[
+        'expirationTimestamp']}
     text = kubeconfig(
         server, authority, token['token'], given.namespace,
         None if given.server else access.tls_server_name)

@@ -11,6 +11,7 @@ import string
 import typing
 
 from sushy_kubevirt.kube import objects
+from sushy_kubevirt.kube import stored_names
 from sushy_kubevirt.machine import architecture
 from sushy_kubevirt.machine import boot_order
 from sushy_kubevirt.machine import firmware
@@ -24,25 +25,9 @@ if typing.TYPE_CHECKING:
     from sushy_kubevirt.operator import host_options
     from sushy_kubevirt.operator import spec
 
-#: Label of hosts that are VMs, with the value ``true``.
-VIRTUAL = naming.GROUP + '/virtual'
-
-#: Label of a host and of its Secret: uid of the BMC. They have no owner
-#: reference, as ``clusterctl move`` leaves out what an object owns that is not
-#: moved.
-BMC_UID = naming.GROUP + '/bmc-uid'
-
-#: Annotation of a host's Secret: version of the Secret that it was copied
-#: from.
-SOURCE_VERSION = naming.GROUP + '/source-version'
-
 #: Label of hosts by which Cluster API spreads machines, as in
 #: ``pkg/hostclaim`` of baremetal-operator.
 FAILURE_DOMAIN = 'infrastructure.cluster.x-k8s.io/failure-domain'
-
-#: Annotation of a host for a claim: its VM had another one before, whose
-#: history of provisioning is lost.
-HAD_HOST = naming.GROUP + '/had-host'
 
 #: Bytes of a serial number (virtio 1.2, section 5.2.6.1).
 _VIRTIO_SERIAL = 20
@@ -150,7 +135,7 @@ def copied_labels(vm: objects.AnyObject, options: host_options.HostOptions
               if is_copied(name, options)}
     if options.failure_domain in its:
         copied[FAILURE_DOMAIN] = its[options.failure_domain]
-    return {**copied, VIRTUAL: 'true'}
+    return {**copied, stored_names.VIRTUAL: 'true'}
 
 
 def merged_labels(present: dict[str, str], bmc: spec.Bmc,
@@ -174,15 +159,15 @@ def is_copied(name: str, options: host_options.HostOptions) -> bool:
 
 def link(bmc: spec.Bmc) -> dict[str, str]:
     """Make the labels that link a host or its Secret to a BMC."""
-    return {naming.LABEL: naming.label(bmc.name),
-            naming.MANAGED_BY: naming.OPERATOR, BMC_UID: bmc.uid}
+    return {stored_names.BMC_NAME: naming.label(bmc.name),
+            naming.MANAGED_BY: naming.OPERATOR, stored_names.BMC_UID: bmc.uid}
 
 
 def is_ours(bmc: spec.Bmc, obj: objects.AnyObject) -> bool:
     """Tell whether a host or its Secret was created for a BMC."""
     its = obj['metadata'].get('labels') or {}
     return (its.get(naming.MANAGED_BY) == naming.OPERATOR
-            and its.get(BMC_UID) == bmc.uid)
+            and its.get(stored_names.BMC_UID) == bmc.uid)
 
 
 def secret(bmc: spec.Bmc, source: objects.Json) -> objects.Json:
@@ -198,7 +183,8 @@ def secret(bmc: spec.Bmc, source: objects.Json) -> objects.Json:
             'metadata': {
                 'name': secret_name(bmc.name), 'namespace': bmc.namespace,
                 'labels': link(bmc), 'annotations': {
-                    SOURCE_VERSION: source['metadata']['resourceVersion']}},
+                    stored_names.SECRET_VERSION: source['metadata'][
+                        'resourceVersion']}},
             'data': {key: data.get(key, '') for key in (
                 credentials.USERNAME, credentials.PASSWORD)}}
 

@@ -21,6 +21,7 @@ import typing
 
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.kube import objects
+from sushy_kubevirt.kube import stored_names
 from sushy_kubevirt.operator import bmc_resources
 from sushy_kubevirt.operator import command_line
 from sushy_kubevirt.operator import conditions
@@ -34,7 +35,6 @@ from sushy_kubevirt.operator.metal3 import host_state
 from sushy_kubevirt.operator.metal3 import resources
 from sushy_kubevirt.operator.metal3 import served
 from sushy_kubevirt.operator.metal3 import templates
-from sushy_kubevirt.operator import naming
 from sushy_kubevirt.operator import permissions
 from sushy_kubevirt.operator import spec
 from sushy_kubevirt.operator import workqueue
@@ -190,7 +190,8 @@ class HostController:
         for other in self._macs.put(key, host):
             self._changed(other)
         if host is not None:
-            uid = (host['metadata'].get('labels') or {}).get(fields.BMC_UID)
+            uid = (host['metadata'].get('labels') or {}).get(
+                stored_names.BMC_UID)
             if uid:
                 self._seen[key] = _Seen(
                     uid, host['metadata']['uid']
@@ -313,13 +314,13 @@ class HostController:
             paused = before['uid'] if before.get('paused') else None
         if host is None and taken is None and paused:
             # Nothing but a move, or force, removes a paused host.
-            body = await self._annotate(bmc, naming.HOST_MOVED, paused)
-        moved = naming.HOST_MOVED in (
+            body = await self._annotate(bmc, stored_names.HOST_MOVED, paused)
+        moved = stored_names.HOST_MOVED in (
             body['metadata'].get('annotations') or {})
         if host is not None:
             if moved:
                 # It was moved back.
-                body = await self._annotate(bmc, naming.HOST_MOVED, None)
+                body = await self._annotate(bmc, stored_names.HOST_MOVED, None)
             await self._hold(bmc, body, vm)
             return await self._update(bmc, vm, host)
         if moved:
@@ -366,7 +367,7 @@ class HostController:
             manifest['spec']['consumerRef'] = claims.consumer_ref(*claim.key)
             if had_host:
                 manifest['metadata']['annotations'] = {
-                    fields.HAD_HOST: 'true'}
+                    stored_names.HAD_HOST: 'true'}
         try:
             host = await self._api.create(
                 resources.HOST, bmc.namespace, manifest)
@@ -494,7 +495,8 @@ class HostController:
                     LOG.warning('BareMetalHost %s is not waited for, though '
                                 'it could not be detached: %s', bmc.name, e)
                     # The VM, and its annotation, may be gone before the BMC.
-                    body = await self._annotate(bmc, naming.SKIP_HOST, 'true')
+                    body = await self._annotate(
+                        bmc, stored_names.SKIP_HOST, 'true')
         elif self._listing.served is None and not skips and (
                 problem := self._listing.problem):
             return host_state.release_unknown(bmc, problem)
@@ -573,9 +575,9 @@ class HostController:
             raise errors.Conflict(f'{resource.kind} {name} was recreated')
         wanted = [finalizer for finalizer
                   in live['metadata'].get('finalizers') or ()
-                  if finalizer != naming.HOST_FINALIZER]
+                  if finalizer != stored_names.HOST_FINALIZER]
         if on:
-            wanted.append(naming.HOST_FINALIZER)
+            wanted.append(stored_names.HOST_FINALIZER)
         answer = await self._api.patch(resource, namespace, name, {
             'metadata': {
                 'resourceVersion': live['metadata']['resourceVersion'],
@@ -629,7 +631,7 @@ def _secret_key(bmc: objects.ObjectKey) -> objects.ObjectKey:
 
 
 def _is_held(obj: objects.AnyObject) -> bool:
-    return naming.HOST_FINALIZER in (
+    return stored_names.HOST_FINALIZER in (
         obj['metadata'].get('finalizers') or ())
 
 
@@ -642,5 +644,5 @@ def _is_ready(status: objects.VirtualMachineBMCStatus) -> bool:
 def _is_overridden(*subjects: objects.AnyObject | None) -> bool:
     """Tell whether a user wants no wait for the host of a BMC and a VM."""
     return any(
-        (obj['metadata'].get('annotations') or {}).get(naming.SKIP_HOST)
+        (obj['metadata'].get('annotations') or {}).get(stored_names.SKIP_HOST)
         == 'true' for obj in subjects if obj)

@@ -8,9 +8,9 @@ import dataclasses
 import typing
 
 from sushy_kubevirt.kube import objects
+from sushy_kubevirt.kube import stored_names
 from sushy_kubevirt.operator import conditions
 from sushy_kubevirt.operator.metal3 import resources
-from sushy_kubevirt.operator import naming
 from sushy_kubevirt.operator import network
 
 if typing.TYPE_CHECKING:
@@ -205,7 +205,7 @@ def moved(bmc: spec.Bmc) -> State:
                   'The BareMetalHost was moved to another cluster. To have '
                   'one here again: kubectl annotate virtualmachinebmc '
                   f'{bmc.name} --namespace {bmc.namespace} '
-                  f'{naming.HOST_MOVED}-')
+                  f'{stored_names.HOST_MOVED}-')
 
 
 def address_refused(host: objects.Json, address: str, error: Exception
@@ -268,7 +268,7 @@ def release_unknown(bmc: spec.Bmc, state: State) -> State:
 def _override(bmc: spec.Bmc) -> str:
     return ('To delete BMC and VM at once, with what runs on the VM: kubectl '
             f'annotate virtualmachinebmc {bmc.name} --namespace '
-            f'{bmc.namespace} {naming.SKIP_HOST}=true')
+            f'{bmc.namespace} {stored_names.SKIP_HOST}=true')
 
 
 def _pause(host: objects.Json) -> str:

@@ -6,10 +6,9 @@ from __future__ import annotations
 import json
 
 from sushy_kubevirt.kube import objects
+from sushy_kubevirt.kube import stored_names
 from sushy_kubevirt.operator.metal3 import claims
-from sushy_kubevirt.operator.metal3 import fields
 from sushy_kubevirt.operator.metal3 import host_state
-from sushy_kubevirt.operator import naming
 
 #: Characters of a selector, as JSON. Longer ones, which a tenant can write in
 #: any number, would cost memory and time.
@@ -39,7 +38,7 @@ def is_paused(bmc: objects.AnyObject) -> bool:
     """
     status = bmc.get('status') or {}
     return bool((status.get('bareMetalHost') or {}).get('paused')) or (
-        naming.HOST_MOVED in (bmc['metadata'].get('annotations') or {}))
+        stored_names.HOST_MOVED in (bmc['metadata'].get('annotations') or {}))
 
 
 def of_host(body: objects.AnyObject) -> objects.Json:
@@ -47,7 +46,7 @@ def of_host(body: objects.AnyObject) -> objects.Json:
     history = (body.get('status') or {}).get('operationHistory') or {}
     its, metadata = body.get('spec') or {}, body['metadata']
     provisioned = (history.get('provision') or {}).get('start')
-    if fields.HAD_HOST in (metadata.get('annotations') or {}):
+    if stored_names.HAD_HOST in (metadata.get('annotations') or {}):
         provisioned = provisioned or metadata['creationTimestamp']
     return {
         'metadata': _identity(body),

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """VMs for HostClaims, made from template VMs.
 
-A template is a VM that was never started, with the annotation `TEMPLATE`.
+A template is a VM that was never started, with the annotation
+`stored_names.CLAIM_TEMPLATE`.
 Each of its VMs has disks, MAC addresses and a firmware UUID of its own, all
 derived from the claim's uid: a second attempt makes the same VM.
 """
@@ -24,21 +25,6 @@ from sushy_kubevirt.operator import network
 
 if typing.TYPE_CHECKING:
     from sushy_kubevirt.operator.metal3 import claims
-
-#: Annotation of a template, with the value ``true``.
-TEMPLATE = naming.GROUP + '/claim-template'
-
-#: Annotation of a template: number of VMs that may be made from it.
-LIMIT = naming.GROUP + '/claim-limit'
-
-#: Label of a VM and its BMC: uid of the claim.
-CLAIM_UID = naming.GROUP + '/claim-uid'
-
-#: Annotation of a VM: ``namespace/name`` of the claim.
-CLAIM = naming.GROUP + '/claim'
-
-#: Annotation of a VM: name of the template.
-TEMPLATE_NAME = naming.GROUP + '/claim-source'
 
 _NAMESPACE = uuid.UUID('6dc8ed4a-2a0d-5c33-9a3f-5ad6b4d0b0a1')
 _MAX_NAME = 63
@@ -78,7 +64,7 @@ def is_template(vm: objects.AnyObject) -> bool:
 
     :param vm: its metadata is enough
     """
-    return _annotations(vm).get(TEMPLATE) == 'true'
+    return _annotations(vm).get(stored_names.CLAIM_TEMPLATE) == 'true'
 
 
 def is_made_here(vm: objects.AnyObject) -> bool:
@@ -95,8 +81,9 @@ def claim_of(vm: objects.AnyObject) -> ClaimRef | None:
     :param vm: its metadata is enough
     :returns: None if it was made for none
     """
-    uid = (vm['metadata'].get('labels') or {}).get(CLAIM_UID)
-    namespace, slash, name = _annotations(vm).get(CLAIM, '').partition('/')
+    uid = (vm['metadata'].get('labels') or {}).get(stored_names.CLAIM_UID)
+    namespace, slash, name = _annotations(vm).get(
+        stored_names.CLAIM, '').partition('/')
     return ClaimRef(namespace, name, uid) if uid and slash and name else None
 
 
@@ -109,7 +96,7 @@ def labels(vm: objects.AnyObject) -> dict[str, str]:
 
 def template_name(vm: objects.AnyObject) -> str | None:
     """Find the name of the template of a VM."""
-    return _annotations(vm).get(TEMPLATE_NAME)
+    return _annotations(vm).get(stored_names.CLAIM_SOURCE)
 
 
 def limit(vm: objects.AnyObject) -> int | None:
@@ -117,12 +104,13 @@ def limit(vm: objects.AnyObject) -> int | None:
 
     :raises: `Unusable`
     """
-    text = _annotations(vm).get(LIMIT)
+    text = _annotations(vm).get(stored_names.CLAIM_LIMIT)
     if text is None:
         return None
     if re.fullmatch('[0-9]{1,6}', text):
         return int(text)
-    raise Unusable(f'annotation {LIMIT} is no number of VMs: {text!r}')
+    raise Unusable(
+        f'annotation {stored_names.CLAIM_LIMIT} is no number of VMs: {text!r}')
 
 
 def check(vm: objects.VirtualMachine) -> None:
@@ -237,12 +225,12 @@ def vm(template: objects.VirtualMachine, claim: claims.Claim, attempt: int = 0
             'name': vm_name, 'namespace': metadata['namespace'],
             'labels': {**labels(template),
                        naming.MANAGED_BY: naming.OPERATOR,
-                       CLAIM_UID: claim.uid},
+                       stored_names.CLAIM_UID: claim.uid},
             'annotations': {
                 **{key: value for key, value in _annotations(
                     template).items() if not key.startswith(_OWN)},
-                CLAIM: f'{claim.namespace}/{claim.name}',
-                TEMPLATE_NAME: metadata['name']}},
+                stored_names.CLAIM: f'{claim.namespace}/{claim.name}',
+                stored_names.CLAIM_SOURCE: metadata['name']}},
         'spec': spec}
 
 
@@ -262,7 +250,8 @@ def bmc(vm: objects.VirtualMachine, selected: abc.Container[str],
                 **{key: value for key, value in metadata['labels'].items()
                    if key in selected},
                 naming.MANAGED_BY: naming.OPERATOR,
-                CLAIM_UID: metadata['labels'][CLAIM_UID]},
+                stored_names.CLAIM_UID: metadata['labels'][
+                    stored_names.CLAIM_UID]},
             'ownerReferences': [{
                 'apiVersion': bmc_resources.VM.api_version,
                 'kind': bmc_resources.VM.kind,
@@ -275,7 +264,7 @@ def bmc(vm: objects.VirtualMachine, selected: abc.Container[str],
 def is_bmc_of(vm: objects.AnyObject, bmc: objects.AnyObject) -> bool:
     """Tell whether a BMC was made here for a VM."""
     metadata = bmc['metadata']
-    return (CLAIM_UID in (metadata.get('labels') or {})
+    return (stored_names.CLAIM_UID in (metadata.get('labels') or {})
             and any(owner.get('uid') == vm['metadata']['uid']
                     for owner in metadata.get('ownerReferences') or ()))
 

@@ -16,6 +16,7 @@ import typing
 
 from sushy_kubevirt.kube import objects
 from sushy_kubevirt.kube import quantity
+from sushy_kubevirt.kube import stored_names
 from sushy_kubevirt.operator import bmc_resources
 from sushy_kubevirt.operator import deployments
 from sushy_kubevirt.operator import naming
@@ -146,7 +147,7 @@ def granted(role: objects.Json | None,
 def binding(role: objects.Json) -> objects.Json:
     """Make the RoleBinding of one of `roles`."""
     metadata = role['metadata']
-    shard = int(metadata['labels'][naming.SHARED])
+    shard = int(metadata['labels'][stored_names.SHARD])
     return {'apiVersion': rbac.RBAC + '/v1', 'kind': 'RoleBinding',
             'metadata': metadata,
             'roleRef': {'apiGroup': rbac.RBAC, 'kind': 'Role',
@@ -227,7 +228,7 @@ def deployment(namespace: str, shard: int, defaults: deployments.Defaults,
     return deployments.whole(
         metadata(namespace, shard), naming.shared_selector(shard),
         {'labels': {**defaults.labels, **naming.shared_labels(shard)},
-         'annotations': {**defaults.annotations, deployments.ACCOUNT: uid}},
+         'annotations': {**defaults.annotations, stored_names.ACCOUNT: uid}},
         deployments.pod_spec(name, defaults, [container], volumes))
 
 

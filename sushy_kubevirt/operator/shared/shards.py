@@ -20,6 +20,7 @@ import typing
 
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.kube import objects as kube_objects
+from sushy_kubevirt.kube import stored_names
 from sushy_kubevirt.operator import bmc_resources
 from sushy_kubevirt.operator import deployments
 from sushy_kubevirt.operator import drift
@@ -591,7 +592,7 @@ class Shards:
         waits = False
         edit: abc.Callable[[plan.Change], plan.Change] = lambda step: step
         if live is not None:
-            stopped = naming.UPGRADING in (
+            stopped = stored_names.UPGRADING in (
                 live['metadata'].get('annotations') or {})
             ready = deployments.is_ready(live)
             upgrades = (drift.applied_digest(live) != drift.digest(wanted)
@@ -608,7 +609,7 @@ class Shards:
                         bmc_resources.DEPLOYMENT, shard.namespace,
                         live['metadata']['name'], {'metadata': {
                             'uid': live['metadata']['uid'],
-                            'annotations': {naming.UPGRADING: None}}}))
+                            'annotations': {stored_names.UPGRADING: None}}}))
         try:
             if not waits:
                 await self._cluster.ensure(shard, wanted, edit)

@@ -11,6 +11,7 @@ import yaml
 
 from kubevirt_sandbox.testing import given_cluster
 from kubevirt_sandbox.testing import kubectl
+from sushy_kubevirt.kube import stored_names
 from sushy_kubevirt.operator import command_line
 from sushy_kubevirt.operator import deployments
 from sushy_kubevirt.operator import metrics
@@ -158,7 +159,7 @@ class KustomizeTestCase(ManifestsCase):
         for pod in naming.selector('node-0'), naming.shared_selector(0):
             self.assertLessEqual(monitor['selector']['matchLabels'].items(),
                                  pod.items())
-        self.assertEqual([naming.LABEL, naming.SHARED],
+        self.assertEqual([stored_names.BMC_NAME, stored_names.SHARD],
                          monitor['podTargetLabels'])
 
     def test_pod_monitor_matches_ports(self):

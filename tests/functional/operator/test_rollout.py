@@ -9,7 +9,7 @@ import threading
 import yaml
 
 from kubevirt_sandbox.testing import process
-from sushy_kubevirt.operator import naming
+from sushy_kubevirt.kube import stored_names
 from tests.fixtures import operator
 from tests.fixtures import processes
 
@@ -203,7 +203,7 @@ class StoppedOperatorTestCase(operator.OperatorTestCase):
         old['metadata'] = {
             name: old['metadata'][name] for name in (
                 'name', 'labels', 'ownerReferences', 'annotations')}
-        old['metadata']['annotations'][naming.APPLIED] = 'former'
+        old['metadata']['annotations'][stored_names.APPLIED] = 'former'
         del old['status']
         self.kubectl('replace', '--field-manager', operator.NAME, '-f', '-',
                      stdin=json.dumps(old))

@@ -14,7 +14,7 @@ from sushy_kubevirt.cluster import plan
 from sushy_kubevirt.cluster import readiness
 from sushy_kubevirt.cluster import teardown
 from sushy_kubevirt.kube import errors
-from sushy_kubevirt.operator import naming
+from sushy_kubevirt.kube import stored_names
 from tests.unit.cluster import memory
 from tests.unit.cluster import nodes
 
@@ -166,7 +166,7 @@ class ApplyTestCase(base.BaseTestCase):
                 'VirtualMachine') else None
         self.api.objects['pods', 'tk0-virtbmc-x'] = {
             'metadata': {'name': 'tk0-virtbmc-x', 'resourceVersion': '1',
-                         'labels': {naming.LABEL: 'tk0'}},
+                         'labels': {stored_names.BMC_NAME: 'tk0'}},
             'status': {'conditions': [nodes.condition(
                 'PodScheduled', 'False', 'Unschedulable', reason)]}}
         result = self.apply(self.cluster(2))

@@ -17,11 +17,11 @@ A case is a dict. `judged` makes facts of it:
 
 import dataclasses
 
+from sushy_kubevirt.kube import stored_names
 from sushy_kubevirt.operator import bmc_resources
 from sushy_kubevirt.operator import deployments
 from sushy_kubevirt.operator import facts
 from sushy_kubevirt.operator import naming
-from sushy_kubevirt.operator import permissions
 from sushy_kubevirt.operator import pki
 from sushy_kubevirt.operator import secret_summary
 from sushy_kubevirt.operator import spec
@@ -36,7 +36,7 @@ GOOD = {'vm': bodies.vm(), 'secret': bodies.secret(),
         'account': bodies.account(), 'deployment': bodies.deployment(),
         'service': bodies.service(), 'certificate': True}
 
-ALLOWED = {permissions.ANNOTATION: 'lab'}
+ALLOWED = {stored_names.ALLOW_FROM: 'lab'}
 FAR = {**GOOD, 'vm': bodies.vm('far', annotations=ALLOWED),
        'secret': bodies.secret('far', annotations=ALLOWED)}
 

@@ -1195,8 +1195,8 @@ class AdmissionTestCase(base.BaseTestCase):
         def of(**fields):
             return {'metadata': {'name': 'vm', **fields}}
         for old, new, expected in (
-                (of(), of(finalizers=[naming.HOST_FINALIZER]), None),
-                (of(finalizers=['a', naming.HOST_FINALIZER, 'b']),
+                (of(), of(finalizers=[stored_names.HOST_FINALIZER]), None),
+                (of(finalizers=['a', stored_names.HOST_FINALIZER, 'b']),
                  of(finalizers=['a', 'b']), None),
                 (of(labels={'a': 'b', uid: '1'}),
                  of(labels={'a': 'b', uid: '2'}), None),

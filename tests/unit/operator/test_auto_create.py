@@ -7,12 +7,12 @@ import copy
 from oslotest import base
 
 from sushy_kubevirt.kube import errors
+from sushy_kubevirt.kube import stored_names
 from sushy_kubevirt.operator import api
 from sushy_kubevirt.operator import auto_create
 from sushy_kubevirt.operator import bmc_resources
 from sushy_kubevirt.operator import command_line
 from sushy_kubevirt.operator import host_options
-from sushy_kubevirt.operator.metal3 import templates
 from sushy_kubevirt.operator import store
 from tests.unit.operator import timeless
 
@@ -116,7 +116,7 @@ class DecideTestCase(base.BaseTestCase):
             without('labels', 'ownerReferences')))
         for value in ('false', '', 'True'):
             body = auto_create.manifest(MACHINE)
-            body['metadata']['labels'][auto_create.LABEL] = value
+            body['metadata']['labels'][stored_names.AUTO_CREATED] = value
             self.assertFalse(auto_create.is_auto_created(body))
         body = auto_create.manifest(MACHINE)
         body['metadata']['name'] = 'another'
@@ -257,9 +257,9 @@ class AutoCreatorTestCase(base.BaseTestCase):
         for at in LAB, None:
             self.cluster = Cluster()
             self.cluster.vm('template',
-                            annotations={templates.TEMPLATE: 'true'})
-            self.cluster.vm('made', labels={templates.CLAIM_UID: 'u'},
-                            annotations={templates.CLAIM: 'tenant/c'})
+                            annotations={stored_names.CLAIM_TEMPLATE: 'true'})
+            self.cluster.vm('made', labels={stored_names.CLAIM_UID: 'u'},
+                            annotations={stored_names.CLAIM: 'tenant/c'})
             self.assertEqual([], self.run_with(
                 self.do_nothing, hosts=host_options.HostOptions(
                     claim_templates=at)))

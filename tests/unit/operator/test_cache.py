@@ -7,13 +7,11 @@ from oslotest import base
 
 from sushy_kubevirt.kube import object_cache
 from sushy_kubevirt.kube import objects
+from sushy_kubevirt.kube import stored_names
 from sushy_kubevirt.operator import bmc_resources
 from sushy_kubevirt.operator import cache
 from sushy_kubevirt.operator import command_line
 from sushy_kubevirt.operator import host_options
-from sushy_kubevirt.operator.metal3 import fields
-from sushy_kubevirt.operator.metal3 import templates
-from sushy_kubevirt.operator import naming
 from sushy_kubevirt.operator import spec
 from tests.unit.operator import bodies
 from tests.unit.operator import cluster
@@ -173,7 +171,7 @@ class SecretsTestCase(base.BaseTestCase):
         key = objects.ObjectKey('lab', 'key')
         self.assertIsNone(self.secrets.version(key))
         self.secrets.put(service(5, name='key', annotations={
-            fields.SOURCE_VERSION: '3'}))
+            stored_names.SECRET_VERSION: '3'}))
         self.assertEqual(('5', {key: '3'}), (
             self.secrets.version(key), self.secrets.sources))
         self.secrets.put(service(6, name='key'))
@@ -214,7 +212,7 @@ class VirtualMachinesTestCase(base.BaseTestCase):
     def test_what_matters_is_kept(self):
         metadata = {
             'annotations': {'bmc.kubevirt.io/allow-from': 'far'},
-            'finalizers': [naming.HOST_FINALIZER],
+            'finalizers': [stored_names.HOST_FINALIZER],
             'labels': {'bmc.kubevirt.io/claim-uid': 'u'}}
         kept = self.kept(self.vm(
             **metadata, deletionTimestamp='t'))['metadata']
@@ -231,7 +229,7 @@ class VirtualMachinesTestCase(base.BaseTestCase):
                 'metadata']['labels'])
 
     def test_templates_are_kept(self):
-        annotations = {templates.TEMPLATE: 'true', 'other': 'x'}
+        annotations = {stored_names.CLAIM_TEMPLATE: 'true', 'other': 'x'}
         for namespace in 'lab', 'far':
             self.make(hosts=host_options.HostOptions(
                 claim_templates=namespace))

@@ -2,6 +2,7 @@
 from oslotest import base
 import yaml
 
+from sushy_kubevirt.kube import stored_names
 from sushy_kubevirt.operator import config_map
 from sushy_kubevirt.operator import credentials
 from sushy_kubevirt.operator import deployments
@@ -274,12 +275,12 @@ class DeploymentTestCase(base.BaseTestCase):
         found = deployments.deployment(bmc, deployments.Defaults(
             'any', labels={**selector, **dict.fromkeys(selector, 'x'),
                            'a': 'b'},
-            annotations={deployments.ACCOUNT: 'x', 'c': 'd'}), 'uid')['spec']
+            annotations={stored_names.ACCOUNT: 'x', 'c': 'd'}), 'uid')['spec']
         metadata = found['template']['metadata']
         self.assertEqual({**naming.labels(bmc.name), 'a': 'b'},
                          metadata['labels'])
         self.assertEqual('d', metadata['annotations']['c'])
-        self.assertEqual('uid', metadata['annotations'][deployments.ACCOUNT])
+        self.assertEqual('uid', metadata['annotations'][stored_names.ACCOUNT])
         # A selector cannot be changed later.
         self.assertEqual(selector, found['selector']['matchLabels'])
 
@@ -311,7 +312,7 @@ class DeploymentTestCase(base.BaseTestCase):
                 for port in service['spec']['ports']:
                     self.assertEqual(port['protocol'],
                                      ports[port['targetPort']])
-                self.assertEqual('node', labels[naming.LABEL])
+                self.assertEqual('node', labels[stored_names.BMC_NAME])
 
     def test_is_ready(self):
         ready = {'observedGeneration': 2, 'replicas': 1, 'updatedReplicas': 1,

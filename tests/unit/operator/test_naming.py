@@ -3,6 +3,7 @@ import re
 
 from oslotest import base
 
+from sushy_kubevirt.kube import stored_names
 from sushy_kubevirt.operator import naming
 from sushy_kubevirt.operator import spec
 from tests.unit.operator import bodies
@@ -64,7 +65,7 @@ class NamingTestCase(base.BaseTestCase):
         near_metadata = naming.metadata(near, 'x')
         far_metadata = naming.metadata(far, 'x', 'far')
         other = {**far_metadata, 'labels': {
-            **far_metadata['labels'], naming.NAMESPACE_LABEL: 'third'}}
+            **far_metadata['labels'], stored_names.BMC_NAMESPACE: 'third'}}
         twin = {**near_metadata, 'ownerReferences': [
             {**near_metadata['ownerReferences'][0], 'uid': 'of-another'}]}
         loose = {**near_metadata, 'ownerReferences': [

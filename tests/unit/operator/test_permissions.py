@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 from oslotest import base
 
+from sushy_kubevirt.kube import stored_names
 from sushy_kubevirt.operator import permissions
 
 IMAGE = 'registry.test:5000/lab/virtbmc'
@@ -55,7 +56,7 @@ class PermissionsTestCase(base.BaseTestCase):
             metadata = {'namespace': 'far'}
             if annotation is not None:
                 metadata['annotations'] = {
-                    permissions.ANNOTATION: annotation}
+                    stored_names.ALLOW_FROM: annotation}
             with self.subTest(annotation=annotation, namespace=namespace):
                 self.assertEqual(expected, permissions.reference_permitted(
                     namespace, {'metadata': metadata}))

@@ -8,6 +8,7 @@ import itertools
 from oslotest import base
 
 from sushy_kubevirt.kube import errors
+from sushy_kubevirt.kube import stored_names
 from sushy_kubevirt.operator import bmc_resources
 from sushy_kubevirt.operator import credentials
 from sushy_kubevirt.operator import deployments
@@ -176,7 +177,7 @@ class ReconcileTestCase(base.BaseTestCase):
     def test_withdrawn_permission_removes_pod_and_rbac(self):
         kube = harness.cluster_with(bodies.cross_namespace())
         harness.Operator(kube).run()
-        self.assertEqual([naming.FINALIZER], kube.objects[
+        self.assertEqual([stored_names.ELSEWHERE], kube.objects[
             'VirtualMachineBMC', *KEY]['metadata']['finalizers'])
         self.assertEqual('far', kube.list('Role')[0]['metadata']['namespace'])
         self.assertTrue(kube.list('Deployment'))
@@ -232,7 +233,7 @@ class ReconcileTestCase(base.BaseTestCase):
 
     def test_change_during_status_write_is_not_lost(self):
         def finalized(body):
-            body['metadata']['finalizers'] = [naming.FINALIZER]
+            body['metadata']['finalizers'] = [stored_names.ELSEWHERE]
 
         def deleted(body):
             finalized(body)
@@ -664,7 +665,8 @@ class ReconcileTestCase(base.BaseTestCase):
         operator.run(('lab', 'two'))
         self.assertEqual(['virtbmc:2'] * 3, images())
         for one in kube.list('Deployment'):
-            self.assertNotIn(naming.UPGRADING, one['metadata']['annotations'])
+            self.assertNotIn(stored_names.UPGRADING, one['metadata'][
+                'annotations'])
 
     def test_bmc_that_was_not_ready_occupies_no_slot(self):
         kube = harness.cluster_with(bodies.body())
@@ -689,4 +691,5 @@ class ReconcileTestCase(base.BaseTestCase):
                 tuple(set(deployments.images(one))) for one in kube.list(
                     'Deployment')})
         for one in kube.list('Deployment'):
-            self.assertNotIn(naming.UPGRADING, one['metadata']['annotations'])
+            self.assertNotIn(stored_names.UPGRADING, one['metadata'][
+                'annotations'])

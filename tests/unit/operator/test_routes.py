@@ -10,6 +10,7 @@ from cryptography import x509
 from oslotest import base
 
 from sushy_kubevirt.kube import errors
+from sushy_kubevirt.kube import stored_names
 from sushy_kubevirt.operator import command_line
 from sushy_kubevirt.operator import controller
 from sushy_kubevirt.operator import metrics
@@ -49,7 +50,7 @@ class RouteTestCase(base.BaseTestCase):
         made = routes.route(bodies.bmc(route={
             'termination': 'passthrough', 'labels': {
                 'router': 'a', naming.MANAGED_BY: 'other'}, 'annotations': {
-                'a': 'b', naming.APPLIED: 'x'}}), 'PEM')
+                'a': 'b', stored_names.APPLIED: 'x'}}), 'PEM')
         self.assertEqual(
             {'to': {'kind': 'Service', 'name': 'node-virtbmc'},
              'port': {'targetPort': 'redfish'},

@@ -8,12 +8,12 @@ import itertools
 from oslotest import base
 
 from sushy_kubevirt.kube import errors
+from sushy_kubevirt.kube import stored_names
 from sushy_kubevirt.operator import bmc_resources
 from sushy_kubevirt.operator import command_line
 from sushy_kubevirt.operator import host_options
 from sushy_kubevirt.operator.metal3 import claim_controller
 from sushy_kubevirt.operator.metal3 import claims
-from sushy_kubevirt.operator.metal3 import fields
 from sushy_kubevirt.operator.metal3 import host_state
 from sushy_kubevirt.operator.metal3 import kept
 from sushy_kubevirt.operator.metal3 import resources
@@ -31,7 +31,8 @@ def vm_template(**annotations):
         'metadata': {
             'name': 'small', 'namespace': AT,
             'labels': {'metal3': 'true', 'size': 'small'},
-            'annotations': {templates.TEMPLATE: 'true', **annotations}},
+            'annotations': {stored_names.CLAIM_TEMPLATE: 'true',
+                            **annotations}},
         'spec': {'runStrategy': 'Halted', 'template': {'spec': {
             'domain': {'devices': {'interfaces': [{'name': 'a'}]}}}}}}
 
@@ -257,7 +258,7 @@ class CreationTestCase(ControllerTestCase):
         self.assertEqual([('c', 'ClaimLimitReached')] * 2, self.events())
         self.kube.change(
             'VirtualMachine', AT, 'small', lambda vm: vm['metadata'][
-                'annotations'].update({templates.LIMIT: '4'}))
+                'annotations'].update({stored_names.CLAIM_LIMIT: '4'}))
         self.add(claim('d', 'z'))
         self.run_once()
         self.assertIn(('d', 'NoTemplate'), self.events())
@@ -288,7 +289,7 @@ class CreationTestCase(ControllerTestCase):
 
     def test_labels_of_the_link_to_the_bmc(self):
         """Every host has them: such a claim would never get its VM's host."""
-        for key in fields.BMC_UID, 'app.kubernetes.io/managed-by', (
+        for key in stored_names.BMC_UID, 'app.kubernetes.io/managed-by', (
                 'kubevirt.io/virtualmachinebmc-name'):
             self.add(claim(uid=key.partition('/')[0], selector={
                 'matchExpressions': [{'key': key, 'operator': '!'}]},
@@ -386,7 +387,8 @@ class ReleaseTestCase(ControllerTestCase):
 
     def test_disks_with_data_from_before_the_host(self):
         """Its former host was deleted by hand."""
-        name = self.given_vm(consumer=('b', 'd'), **{fields.HAD_HOST: 'true'})
+        name = self.given_vm(consumer=(
+            'b', 'd'), **{stored_names.HAD_HOST: 'true'})
         self.kube.change('BareMetalHost', AT, name, lambda one: one[
             'metadata'].update(creationTimestamp=NOON))
         self.add(claim('d', 'b'))

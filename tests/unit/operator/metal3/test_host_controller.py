@@ -6,16 +6,14 @@ from unittest import mock
 from oslotest import base
 
 from sushy_kubevirt.kube import errors
+from sushy_kubevirt.kube import stored_names
 from sushy_kubevirt.operator import bmc_resources
 from sushy_kubevirt.operator import command_line
 from sushy_kubevirt.operator import conditions
 from sushy_kubevirt.operator import host_options
-from sushy_kubevirt.operator.metal3 import fields
 from sushy_kubevirt.operator.metal3 import host_controller
 from sushy_kubevirt.operator.metal3 import host_state
 from sushy_kubevirt.operator.metal3 import resources
-from sushy_kubevirt.operator.metal3 import templates
-from sushy_kubevirt.operator import naming
 from sushy_kubevirt.operator import spec
 from sushy_kubevirt.operator import store
 from tests.unit.operator import bodies
@@ -173,7 +171,7 @@ class HostTestCase(base.BaseTestCase):
                     await settle()
                     self.assertEqual(('HostMoved', uid), (
                         self.reason(), self.kube.objects[BMC]['metadata'][
-                            'annotations'][naming.HOST_MOVED]))
+                            'annotations'][stored_names.HOST_MOVED]))
                     self.kube.change(*BMC, lambda one: one[
                         'metadata'].update(annotations={}))
                     await settle()
@@ -285,8 +283,8 @@ class HostTestCase(base.BaseTestCase):
         for namespace, expected in (LAB, 'c'), ('far', None):
             self.prepare()
             vm = self.vm(namespace=namespace, allowed=LAB)
-            vm['metadata']['labels'] = {templates.CLAIM_UID: 'u'}
-            vm['metadata']['annotations'][templates.CLAIM] = 'tenant/c'
+            vm['metadata']['labels'] = {stored_names.CLAIM_UID: 'u'}
+            vm['metadata']['annotations'][stored_names.CLAIM] = 'tenant/c'
             self.kube.add(vm)
             self.kube.change(*BMC, lambda one, at=namespace: one[
                 'spec'].update(virtualMachine={'namespace': at,
@@ -295,7 +293,7 @@ class HostTestCase(base.BaseTestCase):
             self.assertEqual(expected, self.kube.objects[HOST]['spec'].get(
                 'consumerRef', {}).get('name'))
             # `ClaimController` knows that another host may have had an image.
-            for had in (), (fields.HAD_HOST,):
+            for had in (), (stored_names.HAD_HOST,):
                 its = self.kube.objects[HOST]['metadata'].get(
                     'annotations', {})
                 self.assertEqual(had if expected else (), tuple(its))
@@ -306,5 +304,6 @@ class HostTestCase(base.BaseTestCase):
         self.run_once()
         for ref in HOST, ('Secret', LAB, 'node-virtbmc-host'):
             metadata = self.kube.objects[ref]['metadata']
-            self.assertEqual(bodies.UID, metadata['labels'][fields.BMC_UID])
+            self.assertEqual(bodies.UID, metadata['labels'][
+                stored_names.BMC_UID])
             self.assertNotIn('ownerReferences', metadata)

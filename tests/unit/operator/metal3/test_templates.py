@@ -4,6 +4,7 @@ import re
 
 from oslotest import base
 
+from sushy_kubevirt.kube import stored_names
 from sushy_kubevirt.operator.metal3 import claims
 from sushy_kubevirt.operator.metal3 import templates
 
@@ -14,7 +15,7 @@ TEMPLATE = {
         'name': 'small', 'namespace': 'infra', 'uid': 't',
         'labels': {'metal3': 'true', 'app.kubernetes.io/instance': 'infra'},
         'annotations': {
-            templates.TEMPLATE: 'true', 'mine': 'x',
+            stored_names.CLAIM_TEMPLATE: 'true', 'mine': 'x',
             'argocd.argoproj.io/tracking-id': 'infra:kubevirt.io/…',
             'kubectl.kubernetes.io/last-applied-configuration': '{}'}},
     'spec': {
@@ -161,8 +162,8 @@ class CheckTestCase(base.BaseTestCase):
     def test_limits(self):
         self.assertIsNone(templates.limit(TEMPLATE))
         changed = copy.deepcopy(TEMPLATE)
-        changed['metadata']['annotations'][templates.LIMIT] = '3'
+        changed['metadata']['annotations'][stored_names.CLAIM_LIMIT] = '3'
         self.assertEqual(3, templates.limit(changed))
         self.assertIn('no number', self.refusal(
             lambda vm: vm['metadata']['annotations'].update(
-                {templates.LIMIT: 'many'})))
+                {stored_names.CLAIM_LIMIT: 'many'})))

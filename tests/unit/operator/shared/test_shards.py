@@ -8,6 +8,7 @@ import fixtures
 from oslotest import base
 
 from sushy_kubevirt.kube import errors
+from sushy_kubevirt.kube import stored_names
 from sushy_kubevirt.operator import bmc_resources
 from sushy_kubevirt.operator import naming
 from sushy_kubevirt.operator import plan
@@ -143,7 +144,7 @@ class ShardsTestCase(base.BaseTestCase):
                 'spec']
             shard, slot = slots(kube)[name]
             self.assertEqual(str(shard),
-                             service['selector'][naming.SHARED])
+                             service['selector'][stored_names.SHARD])
             self.assertEqual(10000 + slot, service['ports'][0]['targetPort'])
         self.assertFalse([one for one in kube.objects if one[0] in (
             'Deployment', 'ServiceAccount') and 'shared' not in one[2]])
@@ -253,7 +254,7 @@ class ShardsTestCase(base.BaseTestCase):
                             'Service', 'lab', name + '-virtbmc']['spec']
                         self.assertEqual(
                             (str(shard), 10000 + slot),
-                            (service['selector'][naming.SHARED],
+                            (service['selector'][stored_names.SHARD],
                              service['ports'][0]['targetPort']))
 
     def test_new_bmc_costs_few_plans(self):
@@ -314,7 +315,7 @@ class ShardsTestCase(base.BaseTestCase):
         self.assertEqual(('True', 'ServiceReady'),
                          harness.conditions(kube, 'n1')['Ready'])
         service = kube.objects['Service', 'lab', 'n1-virtbmc']['spec']
-        self.assertEqual('1', service['selector'][naming.SHARED])
+        self.assertEqual('1', service['selector'][stored_names.SHARD])
 
     def test_bmcs_with_policies_have_pods_of_their_own(self):
         kube = cluster_with(*NODES)
@@ -536,7 +537,8 @@ class ShardsTestCase(base.BaseTestCase):
         self.assertEqual(['a:2', 'a:2'], images())
         self.assertFalse([
             obj for obj in kube.list('Deployment')
-            if naming.UPGRADING in obj['metadata'].get('annotations', {})])
+            if stored_names.UPGRADING in obj['metadata'].get(
+                'annotations', {})])
 
     def test_upgrade_recreates_a_deployment_with_another_selector(self):
         kube = cluster_with('n0')
