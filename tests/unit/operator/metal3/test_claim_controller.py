@@ -95,7 +95,7 @@ class ControllerTestCase(base.BaseTestCase):
             bare_metal_hosts='metal3=true', hosts=host_options.HostOptions(
                 labels=('size',), claim_templates=AT,
                 claim_limit=self.LIMIT))
-        kinds = store.Store(self.kube, options)
+        kinds = self.kinds = store.Store(self.kube, options)
         controller = claim_controller.ClaimController(
             options, self.kube, kinds)
         task = asyncio.gather(controller.run(), *(
@@ -286,6 +286,24 @@ class CreationTestCase(ControllerTestCase):
         self.run_once()
         name, = self.vms()
         self.assertTrue(name.startswith('small-'), name)
+
+    def test_waits_until_hosts_are_listed_again(self):
+        """A host that is not listed yet may be paused."""
+        self.add(claim())
+
+        async def run():
+            async with self.running() as settle:
+                hosts = self.kinds.kind(resources.HOST)
+                hosts.clear()
+                self.kube.remove('HostClaim', 'a', 'c')
+                await settle()
+                self.assertEqual(1, len(self.vms()))
+                hosts.listed.set()
+                for subscriber in hosts._subscribers:
+                    subscriber.listed(None)
+                await settle()
+                self.assertEqual({}, self.vms())
+        asyncio.run(run())
 
     def test_labels_of_the_link_to_the_bmc(self):
         """Every host has them: such a claim would never get its VM's host."""
