@@ -327,7 +327,8 @@ class DriveTestCase(media_case.MediaTestCase):
                                              machine.medium('Cd').url))
         self.sandbox.guest_does(machine.name, 'unlock')
         self.until('an empty drive', lambda: machine.medium('Cd') is None)
-        self.assertIsNone(changes[-1][3])
+        # Subscribers are told in another thread.
+        self.until('the last change', lambda: changes[-1][3] is None)
         self.wait_clean(machine)
         machine.insert_media('Cd', self.source())
         self.wait_state(machine, S.READY)
