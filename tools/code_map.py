@@ -58,6 +58,8 @@ FLOWS = (
         ('sushy_kubevirt.operator.workqueue:Queue.add', 'one at a time'),
         ('sushy_kubevirt.operator.reconcile:Reconciler.reconcile',
          'a round: facts, verdict, plan, status'),
+        ('sushy_kubevirt.operator.verdict:judge',
+         'what follows from spec and facts'),
         ('sushy_kubevirt.operator.plan:steps',
          'from what there is to desired_state'),
         ('sushy_kubevirt.operator.executor:Executor.execute',
