@@ -136,7 +136,8 @@ class VirtualMachines:
 
     def __init__(self, options: command_line.Options) -> None:
         self._options = options
-        self._labels = command_line.selector_labels(options.auto_create or '')
+        self._labels = command_line.selector_labels(
+            options.auto_create or '', negated=True)
         if options.bare_metal_hosts:
             self._labels |= {options.hosts.failure_domain,
                              *command_line.selector_labels(

@@ -360,13 +360,14 @@ def parser(environ: abc.Mapping[str, str]) -> argparse.ArgumentParser:
     return result
 
 
-def selector_labels(selector: str) -> set[str]:
+def selector_labels(selector: str, negated: bool = False) -> set[str]:
     """List the names of the labels that objects need to match a selector.
 
     :param selector: as `parse` accepts it
+    :param negated: whether to list those that they must not have, too
     """
-    # A requirement with ``!`` before the name does not match.
-    matches = (re.match(rf'\s*({_KEY})', requirement)
+    before = r'\s*!?\s*' if negated else r'\s*'
+    matches = (re.match(f'{before}({_KEY})', requirement)
                for requirement in re.split(_BETWEEN, selector))
     return {match[1] for match in matches if match}
 

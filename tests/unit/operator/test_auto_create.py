@@ -85,6 +85,8 @@ class DecideTestCase(base.BaseTestCase):
                 ('', set()), ('a=b', {'a'}), ('x.test/a', {'x.test/a'}),
                 ('a in (b, c), d!=e,!f', {'a', 'd'})):
             self.assertEqual(names, command_line.selector_labels(selector))
+        self.assertEqual({'a', 'x.test/b', 'c'}, command_line.selector_labels(
+            'a in (b, c), ! x.test/b,!c', negated=True))
 
     def test_selectors(self):
         for labels, met, unmet in (
@@ -211,9 +213,9 @@ class AutoCreatorTestCase(base.BaseTestCase):
         super().setUp()
         self.cluster = Cluster()
 
-    def run_with(self, scenario, **more):
+    def run_with(self, scenario, selector='bmc=auto', **more):
         async def main(loop):
-            options = command_line.Options(auto_create='bmc=auto', **more)
+            options = command_line.Options(auto_create=selector, **more)
             kinds = store.Store(self.cluster, options)
             task = asyncio.gather(
                 auto_create.AutoCreator(options, self.cluster, kinds).run(),
@@ -248,6 +250,12 @@ class AutoCreatorTestCase(base.BaseTestCase):
         self.assertEqual({('create', 'a'), ('delete', 'c')},
                          set(self.run_with(self.do_nothing)))
         self.assertEqual(['a', 'mine'], self.names())
+
+    def test_vms_with_excluded_label(self):
+        self.cluster.vm('a')
+        self.cluster.vm('b', labels={'bmc': 'auto', 'no-bmc': ''})
+        self.assertEqual([('create', 'a')], self.run_with(
+            self.do_nothing, 'bmc=auto,!no-bmc'))
 
     def test_vms_for_claims(self):
         """They are left alone without --claim-templates, too.

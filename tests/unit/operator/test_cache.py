@@ -220,10 +220,10 @@ class VirtualMachinesTestCase(base.BaseTestCase):
         self.assertIn('deletionTimestamp', kept)
 
     def test_labels_that_options_name_are_kept(self):
-        self.make(auto_create='a=b', bare_metal_hosts='!c,d in (e)',
+        self.make(auto_create='a=b, !n', bare_metal_hosts='!c,d in (e)',
                   hosts=host_options.HostOptions(labels=('f', 'g.test/*')))
         wanted = {name: 'x' for name in (
-            'a', 'd', 'f', 'g.test/h', 'topology.kubernetes.io/zone')}
+            'a', 'd', 'f', 'g.test/h', 'n', 'topology.kubernetes.io/zone')}
         self.assertEqual(wanted, self.kept(self.vm(
             labels={**wanted, 'other': 'x', 'h.test/g': 'x'}))[
                 'metadata']['labels'])
