@@ -242,12 +242,14 @@ class Secrets:
         self.sources: dict[objects.ObjectKey, str] = {}
 
     def put(self, obj: objects.Object) -> bool:
-        """Store the version in an event of a watch.
+        """Store the version in an event of a watch, or in an answer, which may
+        be late.
 
         :returns: whether it is newer than that of the previous event
         """
         key, version = object_cache.object_key(obj), _version(obj)
-        if self._versions.get(key, -1) >= version:
+        if max(self._versions.get(key, -1),
+               self._deleted.get(key, -1)) >= version:
             return False
         self._deleted.pop(key, None)
         self._versions[key] = version

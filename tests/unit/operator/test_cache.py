@@ -161,6 +161,14 @@ class SecretsTestCase(base.BaseTestCase):
         self.assertTrue(self.secrets.put(self.add_secret()))
         self.assertIsNotNone(self.get())
 
+    def test_late_answer_does_not_restore_deleted_secret(self):
+        created, gone = self.add_secret(), self.add_secret()
+        self.assertTrue(self.secrets.put(created))
+        self.assertTrue(self.secrets.remove(gone))
+        # The answer to the request that has created it.
+        self.assertFalse(self.secrets.put(created))
+        self.assertEqual([], self.secrets.keys())
+
     def test_secret_deleted_before_read(self):
         self.secrets.put(self.add_secret())
         self.kube.remove('Secret', 'lab', 'key')
