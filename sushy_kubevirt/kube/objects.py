@@ -35,6 +35,9 @@ class ObjectKey(typing.NamedTuple):
     namespace: str
     name: str
 
+    def __str__(self) -> str:
+        return f'{self.namespace}/{self.name}'
+
 
 class OwnerReference(typing.TypedDict, total=False):
     """``metadata.ownerReferences[]``."""

@@ -131,7 +131,7 @@ def _existing(body: objects.VirtualMachineBMC) -> ExistingBmc:
     bmc = spec.read(body)
     return ExistingBmc(
         bmc.namespace, bmc.name, bmc.uid,
-        objects.ObjectKey(bmc.vm.namespace, bmc.vm.name)
+        bmc.vm
         if bmc.vm.name else None, is_auto_created(body),
         tuple((body['metadata'].get('labels') or {}).items()))
 

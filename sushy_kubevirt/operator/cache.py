@@ -26,7 +26,6 @@ from sushy_kubevirt.operator.metal3 import fields
 from sushy_kubevirt.operator.metal3 import templates
 from sushy_kubevirt.operator import naming
 from sushy_kubevirt.operator import secret_summary
-from sushy_kubevirt.operator import spec
 
 if typing.TYPE_CHECKING:
     from sushy_kubevirt.kube import api_resources
@@ -296,10 +295,9 @@ class Secrets:
         self.discard(key)
         return True
 
-    def drop_summary(self, reference: spec.Reference) -> None:
+    def drop_summary(self, key: objects.ObjectKey) -> None:
         """Remove the summary of a Secret that no BMC refers to any more."""
-        self._summaries.pop(objects.ObjectKey(
-            reference.namespace, reference.name), None)
+        self._summaries.pop(key, None)
 
     def keys(self) -> list[objects.ObjectKey]:
         """Return the keys of all Secrets."""
@@ -313,15 +311,14 @@ class Secrets:
         version = self._versions.get(key)
         return None if version is None else str(version)
 
-    async def get(self, reference: spec.Reference
+    async def get(self, key: objects.ObjectKey
                   ) -> secret_summary.Summary | None:
         """Look up a Secret; read it if its version has changed.
 
         :raises: `errors.MachineError`
         """
-        key = objects.ObjectKey(reference.namespace, reference.name)
         if self._summarized(key) < self._versions.get(key, -1):
-            return await self.read(reference)
+            return await self.read(key)
         return self._summaries.get(key)
 
     def _summarized(self, key: objects.ObjectKey) -> int:
@@ -329,7 +326,7 @@ class Secrets:
         summary = self._summaries.get(key)
         return -1 if summary is None else _version(summary.obj)
 
-    async def read(self, reference: spec.Reference
+    async def read(self, key: objects.ObjectKey
                    ) -> secret_summary.Summary | None:
         """Read a Secret.
 
@@ -337,10 +334,10 @@ class Secrets:
         """
         try:
             return self.take(await self._api.get(
-                bmc_resources.SECRET, reference.namespace, reference.name))
+                bmc_resources.SECRET, *key))
         except errors.ObjectNotFound:
             # The watch will report the deletion, or a new Secret.
-            self.drop_summary(reference)
+            self.drop_summary(key)
             return None
 
 

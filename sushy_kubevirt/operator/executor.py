@@ -120,8 +120,7 @@ class Executor:
             case plan.Revoke():
                 self._slots.revoke(bmc)
             case plan.Leave():
-                self._slots.release(objects.ObjectKey(
-                    bmc.namespace, bmc.name))
+                self._slots.release(bmc.key)
 
     async def _generate(self, bmc: spec.Bmc, step: plan.Generate) -> None:
         secret = credentials.generated(bmc)
@@ -201,7 +200,7 @@ class Executor:
                 'finalizers': wanted or None}})
         if not step.on and not wanted:
             # Without finalizers the BMC is deleted.
-            self._store.drop_bmc(objects.ObjectKey(bmc.namespace, bmc.name))
+            self._store.drop_bmc(bmc.key)
             return
         self._store.put_bmc(body)
 

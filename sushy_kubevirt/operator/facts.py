@@ -127,19 +127,19 @@ def object_refs(bmc: spec.Bmc) -> list[Target]:
 class SecretRefs(typing.NamedTuple):
     """The Secrets of a BMC: see the fields of `Facts`."""
 
-    auth: spec.Reference
-    source: spec.Reference | None
-    tls: spec.Reference
-    user_tls: spec.Reference | None
-    state: spec.Reference
+    auth: objects.ObjectKey
+    source: objects.ObjectKey | None
+    tls: objects.ObjectKey
+    user_tls: objects.ObjectKey | None
+    state: objects.ObjectKey
 
 
 def secret_refs(bmc: spec.Bmc) -> SecretRefs:
     """List the Secrets that a BMC uses."""
     here, served = bmc.namespace, deployments.tls_secret(bmc)
     return SecretRefs(
-        spec.Reference(here, naming.auth(bmc.name)), bmc.auth,
-        spec.Reference(here, naming.tls(bmc.name)),
-        spec.Reference(here, served)
+        objects.ObjectKey(here, naming.auth(bmc.name)), bmc.auth,
+        objects.ObjectKey(here, naming.tls(bmc.name)),
+        objects.ObjectKey(here, served)
         if served and bmc.redfish.secret else None,
-        spec.Reference(bmc.vm.namespace, state_secret.name(bmc.vm.name)))
+        objects.ObjectKey(bmc.vm.namespace, state_secret.name(bmc.vm.name)))

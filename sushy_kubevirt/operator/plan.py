@@ -76,7 +76,7 @@ class Delete:
     """
 
     resource: api_resources.AnyResource
-    target: spec.Reference
+    target: objects.ObjectKey
     uid: str
     conflict: str = ''
 
@@ -472,7 +472,7 @@ def _delete_steps(bmc: spec.Bmc, facts: facts.Facts,
             'ConfigMap', bmc.namespace, naming.authority(bmc.name)))
     deletions = [
         Delete(bmc_resources.of_kind(ref.kind),
-               spec.Reference(ref.namespace, ref.name),
+               objects.ObjectKey(ref.namespace, ref.name),
                live['metadata'].get('uid'))
         for ref, live in facts.live.items()
         if ref not in stay and _is_deletable(bmc, live)]
@@ -496,9 +496,9 @@ def _is_deletable(bmc: spec.Bmc, obj: objects.Json) -> bool:
         'deletionTimestamp' not in obj['metadata'])
 
 
-def _reference(obj: objects.Json) -> spec.Reference:
+def _reference(obj: objects.Json) -> objects.ObjectKey:
     metadata = obj['metadata']
-    return spec.Reference(metadata['namespace'], metadata['name'])
+    return objects.ObjectKey(metadata['namespace'], metadata['name'])
 
 
 def _uid(summary: secret_summary.Summary) -> str:

@@ -203,8 +203,7 @@ class Reconciler:
             await store.secrets.get(reference) if reference else None
             for reference in facts.secret_refs(bmc)]
         known = facts.Facts(
-            live, store.machines.last(objects.ObjectKey(
-                bmc.vm.namespace, bmc.vm.name)), auth, source, tls, user_tls,
+            live, store.machines.last(bmc.vm), auth, source, tls, user_tls,
             state, placed=self._shards.placement_of(bmc),
             finalizers=tuple(body['metadata'].get('finalizers') or ()),
             observed_generation=(body.get('status') or {}).get(
@@ -300,7 +299,7 @@ class Reconciler:
                     {'op': 'add', 'path': '/status', 'value': new}],
                 'status')
         except errors.ObjectNotFound:
-            self._store.drop_bmc(objects.ObjectKey(bmc.namespace, bmc.name))
+            self._store.drop_bmc(bmc.key)
             return
         if _planned_fields(answer) == _planned_fields(body):
             # Otherwise a user has changed the BMC meanwhile: leave it to the

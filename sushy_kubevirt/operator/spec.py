@@ -23,17 +23,6 @@ HTTP_PORT, IPMI_PORT = 80, 623
 
 
 @dataclasses.dataclass(frozen=True)
-class Reference:
-    """An object, by namespace and name."""
-
-    namespace: str
-    name: str
-
-    def __str__(self) -> str:
-        return f'{self.namespace}/{self.name}'
-
-
-@dataclasses.dataclass(frozen=True)
 class Redfish:
     """
     :param enabled: whether Redfish is served
@@ -154,9 +143,9 @@ class Bmc:
     name: str
     uid: str
     generation: int
-    vm: Reference
+    vm: objects.ObjectKey
     by_ref: bool = False
-    auth: Reference | None = None
+    auth: objects.ObjectKey | None = None
     ipmi: bool = True
     account_management: bool = True
     redfish: Redfish = Redfish()
@@ -181,6 +170,11 @@ class Bmc:
         return (self.redfish.both and self.service.type == Service.type
                 and self.service.redfish_port != HTTP_PORT)
 
+    @property
+    def key(self) -> objects.ObjectKey:
+        """Of the resource."""
+        return objects.ObjectKey(self.namespace, self.name)
+
 
 def read(body: abc.Mapping[str, typing.Any]) -> Bmc:
     """Read a resource as the API has it."""
@@ -194,7 +188,7 @@ def read(body: abc.Mapping[str, typing.Any]) -> Bmc:
         uid=metadata['uid'],
         generation=metadata.get('generation', 0),
         vm=_reference(spec, namespace, 'virtualMachineRef', 'virtualMachine')
-        or Reference(namespace, ''),
+        or objects.ObjectKey(namespace, ''),
         by_ref=by_ref,
         auth=_reference(spec, namespace, 'authSecretRef', 'authSecret'),
         ipmi=(spec.get('ipmi') or {}).get('enabled', True),
@@ -222,12 +216,12 @@ def _host(given: objects.Json) -> Host:
 
 
 def _reference(spec: objects.Json, namespace: str,
-               *spellings: str) -> Reference | None:
+               *spellings: str) -> objects.ObjectKey | None:
     for spelling in spellings:
         reference = spec.get(spelling)
         if reference and reference.get('name'):
-            return Reference(reference.get('namespace') or namespace,
-                             reference['name'])
+            return objects.ObjectKey(
+                reference.get('namespace') or namespace, reference['name'])
     return None
 
 

@@ -337,7 +337,7 @@ class Store:
             del self._users[ref]
             if ref.kind == bmc_resources.SECRET.kind:
                 self.secrets.drop_summary(
-                    spec.Reference(ref.namespace, ref.name))
+                    objects.ObjectKey(ref.namespace, ref.name))
             elif ref.kind in _OWNED:
                 self._drop_foreign(ref)
 

@@ -394,7 +394,7 @@ def _judge_secret(bmc: spec.Bmc, facts: facts.Facts,
     return Judgment(Cause.SECRET_FOUND)
 
 
-def _is_permitted(bmc: spec.Bmc, reference: spec.Reference,
+def _is_permitted(bmc: spec.Bmc, reference: objects.ObjectKey,
                   obj: objects.AnyObject | None) -> bool:
     """Tell whether a BMC may use an object.
 

@@ -136,7 +136,7 @@ def _observe(reader: readers.Reader, checked: Bmc) -> Bmc:
         if judged.certificate else None)
 
 
-def _summary(reader: readers.Reader, reference: spec.Reference | None
+def _summary(reader: readers.Reader, reference: kube_objects.ObjectKey | None
              ) -> secret_summary.Summary | None:
     secret = reference and reader.get(
         bmc_resources.SECRET, reference.namespace, reference.name)

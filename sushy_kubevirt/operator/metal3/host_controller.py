@@ -278,8 +278,8 @@ class HostController:
 
         :returns: None if the BMC has nothing to do with hosts
         """
-        key = objects.ObjectKey(bmc.namespace, bmc.name)
-        vm = self._vms.get(objects.ObjectKey(bmc.vm.namespace, bmc.vm.name))
+        key = bmc.key
+        vm = self._vms.get(bmc.vm)
         host = self._hosts.get(key)
         taken: host_state.State | None = None
         if host is not None and not fields.is_ours(bmc, host):
@@ -345,7 +345,7 @@ class HostController:
             return host_state.waiting_for_bmc(bmc, address, _is_ready(status))
         whole = await self._whole_vm(bmc.vm)
         mac = fields.boot_mac(whole)
-        key = objects.ObjectKey(bmc.namespace, bmc.name)
+        key = bmc.key
         if mac is None:
             self._want_no_mac(key)
             return host_state.needs_mac(whole)
@@ -381,7 +381,7 @@ class HostController:
         self._hosts.put(host)
         return host_state.of(host)
 
-    async def _whole_vm(self, reference: spec.Reference
+    async def _whole_vm(self, reference: objects.ObjectKey
                         ) -> objects.VirtualMachine:
         """Read a VM, with its instance type and its preference if it has some.
         """
@@ -396,7 +396,7 @@ class HostController:
     async def _update(self, bmc: spec.Bmc, vm: objects.VirtualMachine,
                       host: objects.Json) -> host_state.State:
         """Write what has changed of the fields that the operator keeps."""
-        key = objects.ObjectKey(bmc.namespace, bmc.name)
+        key = bmc.key
         body: objects.VirtualMachineBMC | None = self._bmcs.get(key)
         status = body.get('status') if body else None
         address = fields.address(bmc, status or {}, self._options.external)
@@ -434,7 +434,7 @@ class HostController:
 
         :returns: why that cannot be done, or None
         """
-        key = _secret_key(objects.ObjectKey(bmc.namespace, bmc.name))
+        key = _secret_key(bmc.key)
         namespace, name = key
         source = deployments.auth_secret(bmc)
         version = self._secrets.version(objects.ObjectKey(namespace, source))
@@ -476,13 +476,11 @@ class HostController:
                     LOG.info('BareMetalHost %s is deleted, as its VM or its '
                              'BMC is', bmc.name)
                 except errors.ObjectNotFound:
-                    self._hosts.drop(objects.ObjectKey(
-                        bmc.namespace, bmc.name))
+                    self._hosts.drop(bmc.key)
                     host = None
             if host is not None and not host_state.is_detached(host):
                 if not skips:
-                    if self._secrets.version(_secret_key(objects.ObjectKey(
-                            bmc.namespace, bmc.name))) is not None:
+                    if self._secrets.version(_secret_key(bmc.key)) is not None:
                         await self._put_secret(bmc)
                     return host_state.waiting_for_host(
                         bmc, host, _is_ready(body.get('status') or {}))
@@ -504,7 +502,7 @@ class HostController:
         return None
 
     async def _delete_secret(self, bmc: spec.Bmc) -> None:
-        key = _secret_key(objects.ObjectKey(bmc.namespace, bmc.name))
+        key = _secret_key(bmc.key)
         if self._secrets.version(key) is None:
             return
         try:
@@ -527,7 +525,7 @@ class HostController:
 
     async def _let_go(self, bmc: spec.Bmc, body: objects.VirtualMachineBMC,
                       vm: objects.VirtualMachine | None) -> None:
-        key = objects.ObjectKey(bmc.namespace, bmc.name)
+        key = bmc.key
         self._want_no_mac(key)
         await self._delete_secret(bmc)
         if vm is not None:
@@ -597,7 +595,7 @@ class HostController:
 
     async def _write_status(self, bmc: spec.Bmc,
                             state: host_state.State | None) -> None:
-        key = objects.ObjectKey(bmc.namespace, bmc.name)
+        key = bmc.key
         body: objects.VirtualMachineBMC | None = self._bmcs.get(key)
         if body is None or body['metadata']['uid'] != bmc.uid:
             return

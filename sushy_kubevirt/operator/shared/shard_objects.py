@@ -8,17 +8,16 @@ import logging
 import typing
 
 from sushy_kubevirt.kube import errors
+from sushy_kubevirt.kube import objects as kube_objects
 from sushy_kubevirt.operator import bmc_resources
 from sushy_kubevirt.operator import executor
 from sushy_kubevirt.operator import naming
 from sushy_kubevirt.operator import plan
 from sushy_kubevirt.operator.shared import objects
-from sushy_kubevirt.operator import spec
 from sushy_kubevirt.operator import workqueue
 
 if typing.TYPE_CHECKING:
     from sushy_kubevirt.kube import api_resources
-    from sushy_kubevirt.kube import objects as kube_objects
     from sushy_kubevirt.operator import api
     from sushy_kubevirt.operator.shared import shard_state
     from sushy_kubevirt.operator import store
@@ -137,6 +136,6 @@ class ShardObjects:
         live = self.ours(resource, shard, name)
         if live is not None and 'deletionTimestamp' not in live['metadata']:
             await self._execute(shard, plan.Delete(
-                resource, spec.Reference(
+                resource, kube_objects.ObjectKey(
                     shard.namespace, live['metadata']['name']),
                 live['metadata']['uid']))

@@ -131,7 +131,7 @@ class Shards:
         """Give a BMC a slot: the lowest free one of the first shard with room,
         with BMCs that have a NetworkPolicy or with others.
         """
-        key = kube_objects.ObjectKey(bmc.namespace, bmc.name)
+        key = bmc.key
         self.release(key)
         size = _size(bmc, entry.entry(bmc, placement.SLOTS, _VERSION, _VERSION,
                                       self._defaults.proxy,
@@ -215,7 +215,7 @@ class Shards:
     def _find(self, bmc: spec.Bmc
               ) -> tuple[shard_state.Shard, shard_state.Member] | None:
         """Find the shard of a BMC and its place there."""
-        key = kube_objects.ObjectKey(bmc.namespace, bmc.name)
+        key = bmc.key
         shard = self._of.get(key)
         if shard is None:
             return None

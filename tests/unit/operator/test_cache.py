@@ -12,11 +12,10 @@ from sushy_kubevirt.operator import bmc_resources
 from sushy_kubevirt.operator import cache
 from sushy_kubevirt.operator import command_line
 from sushy_kubevirt.operator import host_options
-from sushy_kubevirt.operator import spec
 from tests.unit.operator import bodies
 from tests.unit.operator import cluster
 
-AT = spec.Reference('lab', 'key')
+AT = objects.ObjectKey('lab', 'key')
 
 
 def service(version, **metadata):

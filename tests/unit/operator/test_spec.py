@@ -3,6 +3,7 @@ import dataclasses
 
 from oslotest import base
 
+from sushy_kubevirt.kube import objects
 from sushy_kubevirt.operator import spec
 from tests.unit.operator import bodies
 
@@ -19,17 +20,17 @@ NO_NETWORKS = ('10.0.0.1/8', '010.0.0.0/8', '10.0.0.0/08', '10.0.0.0',
 
 # (field of `spec.Bmc`, VirtualMachineBMC, expected value)
 CASES = (
-    ('vm', bodies.body(), spec.Reference(LAB, 'vm')),
-    ('vm', bodies.by_ref(), spec.Reference(LAB, 'vm')),
-    ('vm', bodies.cross_namespace(), spec.Reference('far', 'vm')),
+    ('vm', bodies.body(), objects.ObjectKey(LAB, 'vm')),
+    ('vm', bodies.by_ref(), objects.ObjectKey(LAB, 'vm')),
+    ('vm', bodies.cross_namespace(), objects.ObjectKey('far', 'vm')),
     ('auth', bodies.body(), None),
     ('by_ref', bodies.body(), False),
     ('by_ref', bodies.by_ref(), True),
     ('auth', bodies.by_ref(authSecretRef={'name': 'a'}),
-     spec.Reference(LAB, 'a')),
+     objects.ObjectKey(LAB, 'a')),
     ('auth', bodies.body(authSecret={'name': 'a'}),
-     spec.Reference(LAB, 'a')),
-    ('auth', bodies.cross_namespace(), spec.Reference('far', 'key')),
+     objects.ObjectKey(LAB, 'a')),
+    ('auth', bodies.cross_namespace(), objects.ObjectKey('far', 'key')),
     ('ipmi', bodies.body(), True),
     ('ipmi', bodies.body(ipmi={'enabled': False}), False),
     ('account_management', bodies.body(), True),
@@ -127,7 +128,7 @@ class SpecTestCase(base.BaseTestCase):
         # One case has the default; a Route has none.
         self.assertEqual([], [
             f'{kind.__name__}.{name}' for (kind, name), seen in values.items()
-            if kind not in (spec.Reference, spec.Route)
+            if kind not in (objects.ObjectKey, spec.Route)
             and all(value == seen[0] for value in seen)])
 
     def test_both_spellings_differ_in_compatibility_only(self):

@@ -6,6 +6,7 @@ from unittest import mock
 from oslotest import base
 
 from sushy_kubevirt.kube import errors
+from sushy_kubevirt.kube import objects
 from sushy_kubevirt.kube import stored_names
 from sushy_kubevirt.operator import bmc_resources
 from sushy_kubevirt.operator import command_line
@@ -14,7 +15,6 @@ from sushy_kubevirt.operator import host_options
 from sushy_kubevirt.operator.metal3 import host_controller
 from sushy_kubevirt.operator.metal3 import host_state
 from sushy_kubevirt.operator.metal3 import resources
-from sushy_kubevirt.operator import spec
 from sushy_kubevirt.operator import store
 from tests.unit.operator import bodies
 from tests.unit.operator import cluster
@@ -38,7 +38,7 @@ class VmTestCase(base.BaseTestCase):
         options = command_line.parse([])
         one = host_controller.HostController(
             options, api, store.Store(api, options))
-        ref = spec.Reference('lab', 'n0')
+        ref = objects.ObjectKey('lab', 'n0')
         self.assertEqual(vm, asyncio.run(one._whole_vm(ref)))
         api.expand_spec.assert_not_called()
         vm['spec']['preference'] = {'name': 'uefi'}
