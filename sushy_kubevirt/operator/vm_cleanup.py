@@ -16,11 +16,11 @@ import typing
 from sushy_kubevirt.bmc import state_secret
 from sushy_kubevirt.kube import api_resources
 from sushy_kubevirt.kube import errors
-from sushy_kubevirt.kube import objects as kube_objects
+from sushy_kubevirt.kube import objects
 from sushy_kubevirt.operator import bmc_resources
 from sushy_kubevirt.operator import logs
 from sushy_kubevirt.operator import naming
-from sushy_kubevirt.operator.shared import objects
+from sushy_kubevirt.operator.shared import shard_manifests
 from sushy_kubevirt.operator import workqueue
 
 if typing.TYPE_CHECKING:
@@ -47,9 +47,9 @@ class VmCleanup:
         self._api = client
         self._store = store
         # By the VM's key.
-        self._uids: dict[kube_objects.ObjectKey, _Uids] = {}
+        self._uids: dict[objects.ObjectKey, _Uids] = {}
         # VMs that a pod may still write.
-        self._waiting: set[kube_objects.ObjectKey] = set()
+        self._waiting: set[objects.ObjectKey] = set()
         self._queue = workqueue.Queue(self._clean_up, WORKERS)
 
     def see_secret(self, change: store.Change) -> None:
@@ -58,7 +58,7 @@ class VmCleanup:
         if owner is None:
             return
         metadata = change.obj['metadata']
-        key = kube_objects.ObjectKey(metadata['namespace'], owner['name'])
+        key = objects.ObjectKey(metadata['namespace'], owner['name'])
         if change.gone or not naming.made_by_us(change.obj):
             self._uids.pop(key, None)
         else:
@@ -68,7 +68,7 @@ class VmCleanup:
     def forget_unlisted(self) -> None:
         """Forget the VMs whose Secrets a list lacks."""
         for key in list(self._uids):
-            if self._store.secrets.version(kube_objects.ObjectKey(
+            if self._store.secrets.version(objects.ObjectKey(
                     key.namespace, state_secret.name(key.name))) is None:
                 del self._uids[key]
 
@@ -85,7 +85,7 @@ class VmCleanup:
 
         :param name: of the VM
         """
-        key = kube_objects.ObjectKey(namespace, name)
+        key = objects.ObjectKey(namespace, name)
         if self._queue.started and self._has_no_bmc(key):
             self._queue.add(key)
 
@@ -103,20 +103,20 @@ class VmCleanup:
         """Stop the workers."""
         await self._queue.close(0)
 
-    def _has_no_bmc(self, key: kube_objects.ObjectKey) -> bool:
+    def _has_no_bmc(self, key: objects.ObjectKey) -> bool:
         """Tell whether a VM had a BMC, and has none now."""
         return key in self._uids and not self._store.users_of(
             bmc_resources.VM, *key)
 
-    def _may_write(self, key: kube_objects.ObjectKey) -> bool:
+    def _may_write(self, key: objects.ObjectKey) -> bool:
         """Tell whether a Role still lets a pod change a VM."""
         roles = self._store.objects
-        return any(key.name in objects.granted(roles.get(
+        return any(key.name in shard_manifests.granted(roles.get(
             bmc_resources.ROLE, namespace, name))
             for namespace, name in roles.names(bmc_resources.ROLE)
             if namespace == key.namespace)
 
-    async def _clean_up(self, key: kube_objects.ObjectKey) -> None:
+    async def _clean_up(self, key: objects.ObjectKey) -> None:
         """Restore what can be restored now. If something is left, the next
         event of the VM queues it again."""
         if not self._has_no_bmc(key):
@@ -136,7 +136,7 @@ class VmCleanup:
                 raise workqueue.Failure(
                     getattr(e, 'retry_after', None)) from None
 
-    async def _restore(self, key: kube_objects.ObjectKey) -> None:
+    async def _restore(self, key: objects.ObjectKey) -> None:
         # Imported here because most clusters never need it.
         from sushy_kubevirt.machine import one_time_boot
         uids = self._uids[key]
@@ -162,8 +162,8 @@ class VmCleanup:
             pass
 
     async def _get(self,
-                   resource: api_resources.Resource[kube_objects.ObjectT],
-                   key: kube_objects.ObjectKey) -> kube_objects.ObjectT | None:
+                   resource: api_resources.Resource[objects.ObjectT],
+                   key: objects.ObjectKey) -> objects.ObjectT | None:
         try:
             return await self._api.get(resource, *key)
         except errors.ObjectNotFound:
@@ -171,7 +171,7 @@ class VmCleanup:
 
 
 def _owner(
-        secret: kube_objects.AnyObject) -> kube_objects.OwnerReference | None:
+        secret: objects.AnyObject) -> objects.OwnerReference | None:
     """Find the VM whose BMC's state a Secret holds.
 
     :returns: an owner reference; None for another Secret

@@ -13,7 +13,7 @@ import dataclasses
 import typing
 
 from sushy_kubevirt.kube import errors
-from sushy_kubevirt.kube import objects as kube_objects
+from sushy_kubevirt.kube import objects
 from sushy_kubevirt.operator import bmc_resources
 from sushy_kubevirt.operator import conditions
 from sushy_kubevirt.operator import deployments
@@ -24,8 +24,8 @@ from sushy_kubevirt.operator import permissions
 from sushy_kubevirt.operator import routes
 from sushy_kubevirt.operator import secret_summary
 from sushy_kubevirt.operator.shared import entry
-from sushy_kubevirt.operator.shared import objects
 from sushy_kubevirt.operator.shared import placement
+from sushy_kubevirt.operator.shared import shard_manifests
 from sushy_kubevirt.operator import spec
 from sushy_kubevirt.operator import verdict
 
@@ -43,7 +43,7 @@ _ITS_OWN = (conditions.REFUSED, 'ImageNotAllowed', 'RolloutWaiting',
 
 @dataclasses.dataclass(frozen=True)
 class Bmc:
-    """A BMC and its objects.
+    """A BMC and its shard_manifests.
 
     :param area: of findings about it
     :param body: as the API has it
@@ -53,13 +53,13 @@ class Bmc:
 
     area: str
     spec: spec.Bmc
-    body: kube_objects.VirtualMachineBMC
+    body: objects.VirtualMachineBMC
     facts: facts.Facts | None = None
     verdict: verdict.Verdict | None = None
     certificate: str | None = None
 
     @property
-    def deployment(self) -> kube_objects.Json | None:
+    def deployment(self) -> objects.Json | None:
         """The Deployment of its pod."""
         if self.facts is None or self.verdict is None:
             return None
@@ -72,14 +72,14 @@ class Bmc:
         return slot.name if slot else naming.base(self.spec.name)
 
     @property
-    def service(self) -> kube_objects.Json | None:
+    def service(self) -> objects.Json | None:
         """Its Service."""
         return self.verdict.service if self.verdict else None
 
 
 def read(reader: readers.Reader, namespace: str, name: str,
          take: abc.Callable[[Bmc], object]) -> abc.Iterator[findings.Finding]:
-    """Read a BMC and its objects.
+    """Read a BMC and its shard_manifests.
 
     :param namespace: of the BMC
     :param name: of the BMC
@@ -136,7 +136,7 @@ def _observe(reader: readers.Reader, checked: Bmc) -> Bmc:
         if judged.certificate else None)
 
 
-def _summary(reader: readers.Reader, reference: kube_objects.ObjectKey | None
+def _summary(reader: readers.Reader, reference: objects.ObjectKey | None
              ) -> secret_summary.Summary | None:
     secret = reference and reader.get(
         bmc_resources.SECRET, reference.namespace, reference.name)
@@ -144,7 +144,7 @@ def _summary(reader: readers.Reader, reference: kube_objects.ObjectKey | None
 
 
 def _placed(reader: readers.Reader, bmc: spec.Bmc,
-            body: kube_objects.VirtualMachineBMC) -> placement.Placement:
+            body: objects.VirtualMachineBMC) -> placement.Placement:
     """Find the placement in the objects of the shard that the status names."""
     stated = (body.get('status') or {}).get('placement') or {}
     wanted = stated.get('type') == placement.SHARED
@@ -155,7 +155,7 @@ def _placed(reader: readers.Reader, bmc: spec.Bmc,
     record, reports = (
         (reader.get(bmc_resources.CONFIG_MAP, bmc.namespace, config_map)
          or {}).get('data') or {}
-        for config_map in (name, objects.served(name)))
+        for config_map in (name, shard_manifests.served(name)))
     text = record.get(bmc.name, '')
     place = entry.place(text)
     if place is None or place.uid != bmc.uid:
@@ -233,7 +233,7 @@ def not_ready(
                 condition for condition in (body.get('status') or {}).get(
                     'conditions') or ()
                 if condition['type'] == conditions.READY),
-                kube_objects.Condition())
+                objects.Condition())
             if ready.get('status') != 'True':
                 yield findings.problem(
                     area, ready.get('reason', 'NotManaged'),

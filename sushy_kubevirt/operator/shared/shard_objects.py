@@ -8,12 +8,12 @@ import logging
 import typing
 
 from sushy_kubevirt.kube import errors
-from sushy_kubevirt.kube import objects as kube_objects
+from sushy_kubevirt.kube import objects
 from sushy_kubevirt.operator import bmc_resources
 from sushy_kubevirt.operator import executor
 from sushy_kubevirt.operator import naming
 from sushy_kubevirt.operator import plan
-from sushy_kubevirt.operator.shared import objects
+from sushy_kubevirt.operator.shared import shard_manifests
 from sushy_kubevirt.operator import workqueue
 
 if typing.TYPE_CHECKING:
@@ -42,7 +42,7 @@ class ShardObjects:
 
     def ours(self, resource: api_resources.AnyResource,
              shard: shard_state.Shard,
-             name: str | None = None) -> kube_objects.Json | None:
+             name: str | None = None) -> objects.Json | None:
         """:returns: an object of a shard; None if it does not exist"""
         obj = self._store.objects.get(
             resource, shard.namespace, name or naming.shared(shard.number))
@@ -54,14 +54,15 @@ class ShardObjects:
         """:returns: names that objects of a shard have"""
         name = naming.shared(shard.number)
         if resource == bmc_resources.CONFIG_MAP:
-            return objects.served(name), objects.config(name), name
+            return (shard_manifests.served(name),
+                    shard_manifests.config(name), name)
         if resource in (bmc_resources.ROLE, bmc_resources.BINDING):
-            return objects.access(name)
+            return shard_manifests.access(name)
         return name,
 
     async def live(self, shard: shard_state.Shard,
                    resource: api_resources.AnyResource,
-                   name: str) -> kube_objects.Json | None:
+                   name: str) -> objects.Json | None:
         """Look up an object; read a foreign one, which is not watched.
 
         :raises: `Taken`
@@ -80,7 +81,7 @@ class ShardObjects:
         return live
 
     async def create(self, shard: shard_state.Shard,
-                     body: kube_objects.Json) -> kube_objects.Json:
+                     body: objects.Json) -> objects.Json:
         """Create an object, or read the one that exists.
 
         :raises: `Taken`; `workqueue.Failure` to try again with that object
@@ -97,9 +98,9 @@ class ShardObjects:
         raise workqueue.Failure
 
     async def ensure(
-            self, shard: shard_state.Shard, wanted: kube_objects.Json,
+            self, shard: shard_state.Shard, wanted: objects.Json,
             edit: abc.Callable[[plan.Change], plan.Change | None]
-            = lambda step: step) -> kube_objects.Json:
+            = lambda step: step) -> objects.Json:
         """Create or change an object of a shard.
 
         :param edit: returns what to do instead of a step, or None
@@ -136,6 +137,6 @@ class ShardObjects:
         live = self.ours(resource, shard, name)
         if live is not None and 'deletionTimestamp' not in live['metadata']:
             await self._execute(shard, plan.Delete(
-                resource, kube_objects.ObjectKey(
+                resource, objects.ObjectKey(
                     shard.namespace, live['metadata']['name']),
                 live['metadata']['uid']))

@@ -19,7 +19,7 @@ import time
 import typing
 
 from sushy_kubevirt.kube import errors
-from sushy_kubevirt.kube import objects as kube_objects
+from sushy_kubevirt.kube import objects
 from sushy_kubevirt.kube import stored_names
 from sushy_kubevirt.operator import bmc_resources
 from sushy_kubevirt.operator import deployments
@@ -29,8 +29,8 @@ from sushy_kubevirt.operator import logs
 from sushy_kubevirt.operator import naming
 from sushy_kubevirt.operator import rollout
 from sushy_kubevirt.operator.shared import entry
-from sushy_kubevirt.operator.shared import objects
 from sushy_kubevirt.operator.shared import placement
+from sushy_kubevirt.operator.shared import shard_manifests
 from sushy_kubevirt.operator.shared import shard_objects
 from sushy_kubevirt.operator.shared import shard_state
 from sushy_kubevirt.operator import spec
@@ -80,7 +80,7 @@ class Shards:
     def __init__(
             self, options: command_line.Options, api: api.Api,
             store: store.Store, upgrade_slots: rollout.Rollout,
-            wake: abc.Callable[[abc.Iterable[kube_objects.ObjectKey]], None],
+            wake: abc.Callable[[abc.Iterable[objects.ObjectKey]], None],
             count: abc.Callable[[dict[placement.ShardKey, int]], None]
             = lambda counts: None) -> None:
         self._default = options.default_placement
@@ -96,7 +96,7 @@ class Shards:
         self._shards: dict[str, dict[int, shard_state.Shard]] = (
             collections.defaultdict(dict))
         # By the BMC's key.
-        self._of: dict[kube_objects.ObjectKey, shard_state.Shard] = {}
+        self._of: dict[objects.ObjectKey, shard_state.Shard] = {}
         # Times until which slots rest.
         self._resting: dict[placement.ShardKey, dict[int, float]] = (
             collections.defaultdict(dict))
@@ -188,7 +188,7 @@ class Shards:
             member.vm = ''
             self._changed(shard)
 
-    def release(self, key: kube_objects.ObjectKey) -> None:
+    def release(self, key: objects.ObjectKey) -> None:
         """Free the slot of a BMC."""
         shard = self._of.pop(key, None)
         if shard is not None:
@@ -238,7 +238,7 @@ class Shards:
     def load(self) -> None:
         """Read the record, when all resources were listed once."""
         keys: set[placement.ShardKey] = set()
-        for resource in objects.KINDS:
+        for resource in shard_manifests.KINDS:
             for namespace, name in self._store.objects.names(resource):
                 if not name.startswith(naming.SHARED_PREFIX):
                     continue
@@ -266,11 +266,11 @@ class Shards:
         roles = [self._cluster.ours(bmc_resources.ROLE, shard, name)
                  for name in self._cluster.names(bmc_resources.ROLE, shard)]
         vms, secrets = (
-            frozenset[str]().union(*(objects.granted(role, plural)
+            frozenset[str]().union(*(shard_manifests.granted(role, plural)
                                      for role in roles))
             for plural in (bmc_resources.VM.plural, 'secrets'))
         for name, text in sorted(data.items()):
-            key = kube_objects.ObjectKey(shard.namespace, name)
+            key = objects.ObjectKey(shard.namespace, name)
             place = entry.place(text)
             body = self._store.bmc(key)
             if (place is None or body is None or key in self._of
@@ -331,7 +331,7 @@ class Shards:
         await self._queue.close(seconds)
 
     def seen(self, resource: api_resources.AnyResource, namespace: str,
-             name: str, gone: kube_objects.Json | None = None) -> None:
+             name: str, gone: objects.Json | None = None) -> None:
         """Note that an object of a shard has changed, or is gone.
 
         :param name: of any object; others are ignored
@@ -354,7 +354,7 @@ class Shards:
                 and name == naming.shared(number)):
             self._keep_entries(shard, gone.get('data') or {})
         if (resource == bmc_resources.CONFIG_MAP
-                and name == objects.served(naming.shared(number))):
+                and name == shard_manifests.served(naming.shared(number))):
             self._read_reports(shard)
             if self._cluster.ours(resource, shard, name) is not None:
                 return
@@ -393,18 +393,18 @@ class Shards:
     def _read_reports(self, shard: shard_state.Shard) -> None:
         reports = self._cluster.ours(
             bmc_resources.CONFIG_MAP, shard,
-            objects.served(naming.shared(shard.number)))
+            shard_manifests.served(naming.shared(shard.number)))
         data = (reports or {}).get('data') or {}
         changed = []
         for name, member in shard.members.items():
             report = entry.report(data.get(name, ''))
             if report != member.report:
                 member.report = report
-                changed.append(kube_objects.ObjectKey(shard.namespace, name))
+                changed.append(objects.ObjectKey(shard.namespace, name))
         self._wake(changed)
 
     def _wake_members(self, shard: shard_state.Shard) -> None:
-        self._wake([kube_objects.ObjectKey(shard.namespace, name)
+        self._wake([objects.ObjectKey(shard.namespace, name)
                     for name in shard.members])
 
     # Writing
@@ -472,41 +472,44 @@ class Shards:
 
     async def _write(self, shard: shard_state.Shard) -> None:
         key = shard.key
-        account = await self._cluster.ensure(shard, objects.account(*key))
+        account = await self._cluster.ensure(
+            shard, shard_manifests.account(*key))
         texts = {name: member.pending
                  for name, member in shard.members.items()}
         # Before the entries: a pod reads the Secrets of new ones at once, and
         # clients connect.
-        rejection = await self._ensure_policy(shard, objects.policy(*key, {
-            member.slot: member.policy
-            for member in shard.members.values()})
-        ) if shard.closed else None
-        roles = objects.roles(*key, shard.members.values(),
-                              bool(self._defaults.proxy))
+        rejection = None
+        if shard.closed:
+            rejection = await self._ensure_policy(
+                shard, shard_manifests.policy(*key, {
+                    member.slot: member.policy
+                    for member in shard.members.values()}))
+        roles = shard_manifests.roles(
+            *key, shard.members.values(), bool(self._defaults.proxy))
         for role in roles:
             await self._cluster.ensure(shard, role)
-            await self._cluster.ensure(shard, objects.binding(role))
+            await self._cluster.ensure(shard, shard_manifests.binding(role))
         unneeded = (set(self._cluster.names(bmc_resources.ROLE, shard))
                     - {role['metadata']['name'] for role in roles})
         for name in sorted(unneeded):
             await self._cluster.delete(shard, bmc_resources.BINDING, name)
             await self._cluster.delete(shard, bmc_resources.ROLE, name)
         await self._write_members(shard, texts)
-        reports, *config = objects.config_maps(*key, self._defaults)
+        reports, *config = shard_manifests.config_maps(*key, self._defaults)
         # Its content is the pod's.
         await self._cluster.ensure(shard, reports, lambda step: None)
         for obj in config:
             await self._cluster.ensure(shard, obj)
         if not shard.closed:
             await self._cluster.delete(shard, bmc_resources.POLICY)
-        await self._ensure_deployment(shard, objects.deployment(
+        await self._ensure_deployment(shard, shard_manifests.deployment(
             *key, self._defaults, shard.room, account['metadata']['uid']))
         if rejection is not None:
             raise rejection
 
     async def _ensure_policy(
             self, shard: shard_state.Shard,
-            wanted: kube_objects.Json) -> errors.Rejected | None:
+            wanted: objects.Json) -> errors.Rejected | None:
         """Create or change the NetworkPolicy.
 
         :returns: `errors.Rejected` if the API server rejects it. One that
@@ -538,7 +541,7 @@ class Shards:
         data = (live or {}).get('data') or {}
         change: dict[str, str | None] = {
             name: None for name in data if name not in shard.members}
-        lost: list[kube_objects.ObjectKey] = []
+        lost: list[objects.ObjectKey] = []
         written = {}
         for name, member in shard.members.items():
             text = member.pending
@@ -551,14 +554,15 @@ class Shards:
                 # Another client has changed it: have it made again.
                 text = entry.reservation(member.uid, member.slot)
                 member.digest = ''
-                lost.append(kube_objects.ObjectKey(shard.namespace, name))
+                lost.append(objects.ObjectKey(shard.namespace, name))
             written[name] = member, text
             if data.get(name) != text:
                 change[name] = text
         if live is None:
             created = await self._cluster.create(shard, {
                 'apiVersion': 'v1', 'kind': 'ConfigMap',
-                'metadata': objects.metadata(shard.namespace, shard.number),
+                'metadata': shard_manifests.metadata(
+                    shard.namespace, shard.number),
                 'data': change})
             self._store.objects.put(resource, created)
         elif change:
@@ -573,7 +577,7 @@ class Shards:
         for name, (member, text) in written.items():
             if not member.recorded:
                 member.recorded = True
-                lost.append(kube_objects.ObjectKey(shard.namespace, name))
+                lost.append(objects.ObjectKey(shard.namespace, name))
             if member.pending == text:
                 member.pending = None
         self._wake(lost)
@@ -582,7 +586,7 @@ class Shards:
             self._read_reports(shard)
 
     async def _ensure_deployment(self, shard: shard_state.Shard,
-                                 wanted: kube_objects.Json) -> None:
+                                 wanted: objects.Json) -> None:
         """Create or change the Deployment, as the rollout of an upgrade lets.
 
         Everything in it comes from the operator's version and options.
@@ -623,7 +627,7 @@ class Shards:
 
     async def _remove(self, shard: shard_state.Shard) -> None:
         """Delete the objects of a shard without members."""
-        for resource in objects.KINDS:
+        for resource in shard_manifests.KINDS:
             for name in self._cluster.names(resource, shard):
                 if shard.members:
                     return
@@ -650,7 +654,7 @@ def _lowest_free(used: abc.Container[int]) -> int:
 
 
 def _state(
-        deployment: kube_objects.Json | None) -> tuple[bool, bool, str] | None:
+        deployment: objects.Json | None) -> tuple[bool, bool, str] | None:
     """:returns: what conditions depend on"""
     if deployment is None:
         return None

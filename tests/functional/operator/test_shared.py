@@ -9,7 +9,7 @@ import json
 
 from kubevirt_sandbox.testing import given_cluster
 from sushy_kubevirt.operator import naming
-from sushy_kubevirt.operator.shared import objects
+from sushy_kubevirt.operator.shared import shard_manifests
 from tests.fixtures import operator
 from tests.fixtures import operator_kills
 from tests.fixtures import shared_pods
@@ -56,7 +56,7 @@ class SharedCase(operator.OperatorTestCase):
         found = {}
         for one in self.kubectl.get('rolebindings')['items']:
             role = self.kubectl.get('role', one['roleRef']['name'])
-            for vm in objects.granted(role):
+            for vm in shard_manifests.granted(role):
                 found.setdefault(vm, set()).update(
                     naming.shard_number(account['name'])
                     for account in one['subjects'])

@@ -21,7 +21,7 @@ from sushy_kubevirt.operator import deployments
 from sushy_kubevirt.operator import naming
 from sushy_kubevirt.operator import network
 from sushy_kubevirt.operator import rbac
-from sushy_kubevirt.operator.shared import objects
+from sushy_kubevirt.operator.shared import shard_manifests
 from tests.unit.operator import bodies
 
 PATH = (pathlib.Path(__file__).parents[3]
@@ -1003,8 +1003,8 @@ class AdmissionTestCase(base.BaseTestCase):
     def test_objects_of_the_operator(self):
         bmc = bodies.bmc()
         deployment = deployments.deployment(bmc, deployments.Defaults('a'))
-        shared = objects.deployment('lab', 0, deployments.Defaults('a'), 1,
-                                    'uid')
+        shared = shard_manifests.deployment(
+            'lab', 0, deployments.Defaults('a'), 1, 'uid')
         binding = rbac.binding(bmc)
 
         def pod(**fields):
@@ -1144,7 +1144,7 @@ class AdmissionTestCase(base.BaseTestCase):
 
     def test_clients_that_the_operator_can_lead_elsewhere(self):
         service = network.service(bodies.bmc())
-        shared = objects.policy('lab', 0, {})
+        shared = shard_manifests.policy('lab', 0, {})
         external = {**service, 'spec': {
             **service['spec'], 'externalIPs': ['192.0.2.1']}}
         other = {**service, 'spec': {

@@ -13,8 +13,8 @@ import yaml
 
 from sushy_kubevirt.operator import deployments
 from sushy_kubevirt.operator import network
-from sushy_kubevirt.operator.shared import objects
 from sushy_kubevirt.operator.shared import placement
+from sushy_kubevirt.operator.shared import shard_manifests
 from sushy_kubevirt.operator import spec
 from tests.fixtures import checkout
 from tests.unit.operator import bodies
@@ -110,7 +110,7 @@ class NetworkPoliciesTestCase(base.BaseTestCase):
         self.template = deployments.deployment(
             bmc, deployments.Defaults('any'))['spec']['template']
         self.bmc = Peer(bmc.namespace, self.template['metadata']['labels'])
-        self.shared = Peer(bmc.namespace, objects.deployment(
+        self.shared = Peer(bmc.namespace, shard_manifests.deployment(
             bmc.namespace, 0, deployments.Defaults('any'), 1, 'uid')[
                 'spec']['template']['metadata']['labels'])
         self.ports = {

@@ -13,8 +13,8 @@ from sushy_kubevirt.operator import bmc_resources
 from sushy_kubevirt.operator import naming
 from sushy_kubevirt.operator import plan
 from sushy_kubevirt.operator.shared import entry
-from sushy_kubevirt.operator.shared import objects
 from sushy_kubevirt.operator.shared import placement
+from sushy_kubevirt.operator.shared import shard_manifests
 from sushy_kubevirt.operator.shared import shards
 from sushy_kubevirt.operator import spec
 from sushy_kubevirt.operator import workqueue
@@ -93,7 +93,7 @@ def records(kube):
 def granted(kube):
     """Return {name of a Role: names of VMs}, without Roles for no VM."""
     return {obj['metadata']['name']: found for obj in kube.list('Role')
-            if (found := objects.granted(obj))}
+            if (found := shard_manifests.granted(obj))}
 
 
 def bound(kube):
@@ -559,7 +559,7 @@ class ShardsTestCase(base.BaseTestCase):
 
     def test_rights_are_those_to_the_vms_of_the_members(self):
         self.useFixture(fixtures.MockPatchObject(
-            objects, '_SLOTS_PER_ROLE', 1))
+            shard_manifests, '_SLOTS_PER_ROLE', 1))
         kube = cluster_with(*NODES)
         operator = Operator(kube)
         operator.settle()
@@ -604,7 +604,7 @@ class ShardsTestCase(base.BaseTestCase):
             operator = Operator(kube)
             operator._do(operator.shards.reconcile(('lab', 0)))
             self.assertNotIn('other', set().union(*(
-                objects.granted(one, 'secrets')
+                shard_manifests.granted(one, 'secrets')
                 for one in kube.list('Role'))))
 
     def test_rights_come_before_the_entry(self):

@@ -9,8 +9,8 @@ from sushy_kubevirt.operator import deployments
 from sushy_kubevirt.operator import naming
 from sushy_kubevirt.operator import rbac
 from sushy_kubevirt.operator.shared import entry
-from sushy_kubevirt.operator.shared import objects
 from sushy_kubevirt.operator.shared import placement
+from sushy_kubevirt.operator.shared import shard_manifests
 from sushy_kubevirt.operator.shared import shard_state
 from sushy_kubevirt.operator import spec
 from tests.unit.operator import bodies
@@ -92,7 +92,7 @@ class ObjectsTestCase(base.BaseTestCase):
                 NAME + '-vms-12', 3), (
                 'sushy-kubevirt-shared-03-virtbmc', None), ('node', None)):
             self.assertEqual(shard, naming.shard_number(name))
-        made = objects.account('lab', 3)
+        made = shard_manifests.account('lab', 3)
         self.assertEqual(3, naming.shard_of(made))
         del made['metadata']['labels'][naming.MANAGED_BY]
         self.assertIsNone(naming.shard_of(made))
@@ -106,12 +106,12 @@ class ObjectsTestCase(base.BaseTestCase):
             one = shard_state.Member('uid', slot)
             one.vm, one.secrets, one.redfish = vm, secrets, redfish
             members.append(one)
-        whole, first, second = objects.roles('lab', 3, members, False)
+        whole, first, second = shard_manifests.roles('lab', 3, members, False)
         self.assertEqual(
             [NAME, NAME + '-vms-0', NAME + '-vms-1'],
             [one['metadata']['name'] for one in (whole, first, second)])
         self.assertEqual([set(), {'a', 'b'}, {'c'}], [
-            objects.granted(one) for one in (whole, first, second)])
+            shard_manifests.granted(one) for one in (whole, first, second)])
         # Rules without names would give all Secrets.
         self.assertFalse([rule for rule in whole['rules']
                           if 'secrets' in rule['resources']])
@@ -123,7 +123,7 @@ class ObjectsTestCase(base.BaseTestCase):
                 name.partition('-')[0] for rule in role['rules']
                 if 'datavolumes' in rule['resources']
                 for name in rule['resourceNames']})
-        binding = objects.binding(second)
+        binding = shard_manifests.binding(second)
         self.assertEqual(
             (NAME + '-vms-1', [NAME]),
             (binding['roleRef']['name'],
@@ -139,7 +139,8 @@ class ObjectsTestCase(base.BaseTestCase):
             for uploads in (False, True):
                 self.assertEqual(
                     rbac.rules(bmc, uploads),
-                    objects.roles('lab', 3, [member], uploads)[1]['rules'])
+                    shard_manifests.roles(
+                        'lab', 3, [member], uploads)[1]['rules'])
 
     def test_rights_that_a_recorded_entry_has(self):
         for redfish, expected in (({}, (True, True)),
@@ -149,7 +150,7 @@ class ObjectsTestCase(base.BaseTestCase):
             self.assertEqual(expected, entry.recorded(text)[1:])
 
     def test_policy_opens_what_its_bmcs_admit(self):
-        made = objects.policy('lab', 3, {
+        made = shard_manifests.policy('lab', 3, {
             0: spec.NetworkPolicy(True), 7: spec.NetworkPolicy(
                 True, ('10.0.0.0/8',))})['spec']
         # Nobody may reach slot 0.
@@ -162,7 +163,7 @@ class ObjectsTestCase(base.BaseTestCase):
     def test_deployment(self):
         proxy = config_map.Proxy('https://p', 'PEM')
         defaults = deployments.Defaults('virtbmc:1', proxy=proxy)
-        made = objects.deployment('lab', 3, defaults, 250, 'uid')
+        made = shard_manifests.deployment('lab', 3, defaults, 250, 'uid')
         pod = made['spec']['template']['spec']
         [container] = pod['containers']
         self.assertEqual(NAME, pod['serviceAccountName'])
@@ -175,7 +176,7 @@ class ObjectsTestCase(base.BaseTestCase):
             one['name'] for one in pod['volumes']})
         self.assertIn({'name': 'VIRTBMC_OPTIONS_FOLDER',
                        'value': '/etc/virtbmc/config'}, container['env'])
-        without = objects.deployment('lab', 3, dataclasses.replace(
+        without = shard_manifests.deployment('lab', 3, dataclasses.replace(
             defaults, proxy=None), 1000, 'uid')
         [container] = without['spec']['template']['spec']['containers']
         self.assertEqual('1048Mi', container['resources']['requests'][
