@@ -46,7 +46,8 @@ def connect(kubeconfig: str | None = None, context: str | None = None
 
 
 def uid(client: client.Client, namespace: str) -> str:
-    """:returns: the UID of a namespace
+    """Return the UID of a namespace.
+
     :raises: `errors.MachineError`
     """
     return client.get(kinds.NAMESPACE, None, namespace, metadata_only=True)[

@@ -90,8 +90,8 @@ class Checker:
             self._document.place(path), text)))
 
     def reported(self, *path: str | int) -> bool:
-        """:returns: whether there is a problem with just this value, so that
-            its default is not what the user wants
+        """Return whether there is a problem with just this value, so that its
+        default is not what the user wants.
         """
         return path in self._reported
 

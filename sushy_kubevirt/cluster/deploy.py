@@ -95,7 +95,7 @@ def leave(openstack: Openstack, plan: plan.Plan) -> dict[str, str]:
 
 
 def deleted_vms(plan: plan.Plan) -> dict[str, str]:
-    """:returns: names of the VMs that a plan deletes or recreates, by UID"""
+    """Return the names of the VMs that a plan deletes or recreates, by UID."""
     return {change.metadata['uid']: change.name for change in plan.changes
             if change.resource == api_resources.VM and change.name in (
                 *plan.removed, *plan.recreated)}
@@ -149,7 +149,8 @@ def has_nova(connection: connection.Connection) -> bool:
 
 
 def flavors_to_delete(openstack: Openstack) -> list[nova_flavors.Change]:
-    """:returns: none without Nova
+    """List the flavors to delete; none without Nova.
+
     :raises: `problems.ServiceError`
     """
     if not has_nova(openstack.connection):
@@ -206,7 +207,7 @@ def wanted(client: client.Client, cluster: model.Cluster, namespace: str,
 
 def vm_uids(client: client.Client, namespace: str,
             cluster: str) -> dict[str, str]:
-    """:returns: UIDs of a cluster's VMs by name"""
+    """Return UIDs of a cluster's VMs by name."""
     vms = api_server.listed(client, api_resources.VM, namespace,
                             stamp.selector(cluster), metadata_only=True)
     return {name: vm['metadata']['uid'] for name, vm in vms.items()}
@@ -288,7 +289,7 @@ def _enrolment(openstack: Openstack,
 
 def _surplus(enrolment: provision.Enrolment,
              cluster: model.Cluster) -> list[objects.Json]:
-    """:returns: nodes of Ironic that are not declared any more"""
+    """Return nodes of Ironic that are not declared any more."""
     names = {node.name for node in cluster.nodes if node.ironic is not None}
     return [node for node in enrolment.surplus if node['name'] not in names]
 

@@ -29,33 +29,31 @@ _MAX_SUBDOMAIN_LENGTH = 253
 
 
 def is_name(text: str, longest: int = MAX_LENGTH) -> bool:
-    """:returns: whether text is a label of DNS (RFC 1123), which all names
-        that this package makes are
+    """Return whether text is a label of DNS (RFC 1123), which all names that
+    this package makes are.
     """
     return len(text) <= longest and bool(_NAME.fullmatch(text))
 
 
 def is_object_name(text: str) -> bool:
-    """:returns: whether text may name an existing object of Kubernetes"""
+    """Return whether text may name an existing object of Kubernetes."""
     return (len(text) <= _MAX_SUBDOMAIN_LENGTH
             and bool(_SUBDOMAIN.fullmatch(text)))
 
 
 def is_label_value(text: str) -> bool:
-    """:returns: whether text may be the value of a label and is not empty"""
+    """Return whether text may be the value of a label and is not empty."""
     return len(text) <= MAX_LENGTH and bool(_LABEL_VALUE.fullmatch(text))
 
 
 def is_label(text: str) -> bool:
-    """:returns: whether text is the name of a label, with or without a
-        prefix
-    """
+    """Return whether text is the name of a label, with or without a prefix."""
     prefix, slash, name = text.rpartition('/')
     return is_label_value(name) and (not slash or is_object_name(prefix))
 
 
 def is_mac(text: str) -> bool:
-    """:returns: whether text is a MAC address with colons"""
+    """Return whether text is a MAC address with colons."""
     return bool(_MAC.fullmatch(text))
 
 
@@ -69,7 +67,7 @@ def node_name(prefix: str, index: int) -> str:
 
 
 def order(node: str) -> tuple[str, int, str]:
-    """:returns: a sort key of a node's name: ``tk2`` is before ``tk10``"""
+    """Return a sort key of a node's name: ``tk2`` is before ``tk10``."""
     return node.rstrip('0123456789'), len(node), node
 
 

@@ -405,8 +405,8 @@ class _Comparison:
         self.conflicts += [Conflict(node, text) for node in nodes]
 
     def users(self, definition: str) -> list[str]:
-        """:returns: names of the nodes with an interface in the network of a
-            definition that is created
+        """Return the names of the nodes with an interface in the network of a
+        definition that is created.
         """
         return [node.name for node in self._cluster.nodes if any(
             interface.network.config is not None and _same_name(

@@ -50,7 +50,7 @@ def choice(name: str, value: str, choices: abc.Iterable[str]) -> str:
 
 
 def path(keys: abc.Sequence[str | int]) -> str:
-    """:returns: keys and indices as text, such as ``specs[0].type``"""
+    """Return keys and indices as text, such as ``specs[0].type``."""
     if not keys:
         return 'the file'
     text = ''
@@ -60,7 +60,7 @@ def path(keys: abc.Sequence[str | int]) -> str:
 
 
 def shown(value: object) -> str:
-    """:returns: a value as a message shows it"""
+    """Return a value as a message shows it."""
     if value is None:
         return 'null'
     if isinstance(value, dict):
@@ -75,17 +75,17 @@ def shown(value: object) -> str:
 
 
 def printable(text: str) -> str:
-    """:returns: text without characters that would control a terminal"""
+    """Return text without characters that would control a terminal."""
     return ''.join(character if character.isprintable()
                    else ascii(character)[1:-1] for character in text)
 
 
 def printable_lines(text: str) -> str:
-    """:returns: likewise, of text that may have several lines"""
+    """Return likewise, of text that may have several lines."""
     return '\n'.join(printable(line) for line in text.split('\n'))
 
 
 def short(text: str) -> str:
-    """:returns: the beginning of a long text, fit to be printed"""
+    """Return the beginning of a long text, fit to be printed."""
     text = printable(text)
     return text if len(text) <= _LONGEST else text[:_LONGEST - 1] + '…'

@@ -55,7 +55,7 @@ def write(machine: protocols.Machine, changes: abc.Sequence[Change],
     def attempt(vm: objects.VirtualMachine,
                 vmi: objects.VirtualMachineInstance | None
                 ) -> tuple[power_action.WaitCondition | None, bool]:
-        """:returns: (a wait condition or None, whether the VM was patched)"""
+        """Return (a wait condition or None, whether the VM was patched)."""
         edited = copy.deepcopy(vm)
         awaited = apply(changes, edited, vmi)
         if awaited is not None:

@@ -43,8 +43,7 @@ _MAX_DELETED = 1000
 
 
 def without_managed_fields(obj: objects.ObjectT) -> objects.ObjectT:
-    """:returns: a copy of an object without the largest part of its metadata
-    """
+    """Return a copy of an object without the largest part of its metadata."""
     return typing.cast('objects.ObjectT', {**obj, 'metadata': {
         key: value for key, value in obj['metadata'].items()
         if key != 'managedFields'}})

@@ -91,7 +91,7 @@ class Plain(logging.Formatter):
 
 
 def _about() -> tuple[str, str] | tuple[None, None]:
-    """:returns: namespace and name of the BMC"""
+    """Return namespace and name of the BMC."""
     return _object.get() or (None, None)
 
 

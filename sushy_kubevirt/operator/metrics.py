@@ -92,7 +92,7 @@ class Metrics:
         self._is_leader = is_leader
 
     def text(self) -> bytes:
-        """:returns: all metrics in Prometheus' text format"""
+        """Return all metrics in Prometheus' text format."""
         return prometheus.text(self._all)
 
     def _api_calls(self) -> list[prometheus.Sample]:

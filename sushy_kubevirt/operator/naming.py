@@ -103,21 +103,19 @@ def begins_with_digit(name: str | None) -> bool:
 
 
 def auth(name: str) -> str:
-    """:returns: name of the Secret with the BMC's credentials that the
-        operator makes or copies
+    """Return the name of the Secret with the BMC's credentials that the
+    operator makes or copies.
     """
     return base(name) + '-auth'
 
 
 def tls(name: str) -> str:
-    """:returns: name of the Secret with the certificate that the operator
-        issues
-    """
+    """Return the name of the Secret with the operator's certificate."""
     return base(name) + '-tls'
 
 
 def authority(name: str) -> str:
-    """:returns: name of the ConfigMap with the operator's CA certificate"""
+    """Return the name of the ConfigMap with the operator's CA certificate."""
     return base(name) + '-ca'
 
 
@@ -137,7 +135,7 @@ def route(bmc: spec.Bmc) -> str:
 
 
 def access(name: str, namespace: str, vm_namespace: str) -> str:
-    """:returns: name of the Role and RoleBinding in the VM's namespace"""
+    """Return the name of the Role and RoleBinding in the VM's namespace."""
     if namespace == vm_namespace:
         return base(name)
     return f'{base(name)}-from-{namespace}'
@@ -163,12 +161,12 @@ def shared(shard: int) -> str:
 
 
 def shared_selector(shard: int) -> dict[str, str]:
-    """:returns: labels that the pod of a shard is selected by"""
+    """Return the labels that the pod of a shard is selected by."""
     return {stored_names.SHARD: str(shard), **_APPLICATION}
 
 
 def shared_labels(shard: int) -> dict[str, str]:
-    """:returns: labels of all objects of a shard"""
+    """Return the labels of all objects of a shard."""
     return {**shared_selector(shard), MANAGED_BY: OPERATOR}
 
 
@@ -193,7 +191,7 @@ def shard_number(name: str) -> int | None:
 
 
 def label(name: str) -> str:
-    """:returns: value of `stored_names.BMC_NAME`"""
+    """Return the value of `stored_names.BMC_NAME`."""
     if len(name) <= _MAX_LABEL_LENGTH:
         return name
     digest = _digest(name)
@@ -202,17 +200,17 @@ def label(name: str) -> str:
 
 
 def selector(name: str) -> dict[str, str]:
-    """:returns: labels that pods are selected by; must never change"""
+    """Return the labels that pods are selected by; must never change."""
     return {stored_names.BMC_NAME: label(name), **_APPLICATION}
 
 
 def labels(name: str) -> dict[str, str]:
-    """:returns: labels of all objects of a BMC"""
+    """Return the labels of all objects of a BMC."""
     return {**selector(name), MANAGED_BY: OPERATOR}
 
 
 def owner(name: str, uid: str) -> objects.OwnerReference:
-    """:returns: owner reference of the objects of a BMC"""
+    """Return the owner reference of the objects of a BMC."""
     return {'apiVersion': API_VERSION, 'kind': KIND, 'name': name,
             'uid': uid, 'controller': True, 'blockOwnerDeletion': True}
 

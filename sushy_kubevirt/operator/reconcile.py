@@ -348,7 +348,7 @@ def _kept_by_others(
 
 def _planned_fields(
         body: objects.VirtualMachineBMC) -> tuple[spec.Bmc, list[str]]:
-    """:returns: the parts of a BMC that the plan depends on"""
+    """Return the parts of a BMC that the plan depends on."""
     return spec.read(body), body['metadata'].get('finalizers') or []
 
 
@@ -361,8 +361,8 @@ def _is_temporary(error: Exception) -> bool:
 
 def _seconds_to_next(known: facts.Facts, judged: verdict.Verdict
                      ) -> float | None:
-    """:returns: seconds until the certificate must be renewed, or a user's
-        certificate becomes valid or expires; None without such a time
+    """Return seconds until the certificate must be renewed, or a user's
+    certificate becomes valid or expires; None without such a time.
     """
     due = None
     if judged.validity:

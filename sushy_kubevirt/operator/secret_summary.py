@@ -93,8 +93,7 @@ def trimmed(metadata: objects.Json) -> objects.Json:
 
 
 def digest(data: abc.Mapping[str, str]) -> bytes:
-    """:returns: bytes that change with the values of a Secret that pods read
-    """
+    """Return bytes that change with the values of a Secret that pods read."""
     digester = hmac.new(_SALT, digestmod=hashlib.sha256)
     for key in credentials.KEYS:
         digester.update(str(data.get(key)).encode() + b'\0')
@@ -109,7 +108,7 @@ def pair(secret: objects.Json) -> pki.Pair:
 
 
 def text(secret: objects.Json, key: str) -> str:
-    """:returns: the value of a key; '' if it is not text"""
+    """Return the value of a key; '' if it is not text."""
     return _text((secret.get('data') or {}).get(key))
 
 

@@ -159,11 +159,11 @@ class Kind:
         self._unlisted = set(self._namespaces)
 
     def get(self, key: tuple[str, str]) -> typing.Any:
-        """:returns: what is kept of an object, the caller's own, or None"""
+        """Return what is kept of an object, the caller's own, or None."""
         return self.kept.last(objects.ObjectKey(*key))
 
     def keys(self) -> list[objects.ObjectKey]:
-        """:returns: the keys of all objects"""
+        """Return the keys of all objects."""
         return self.kept.keys()
 
     async def _take_list(self, namespace: str | None,

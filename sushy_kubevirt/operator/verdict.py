@@ -200,7 +200,7 @@ class Verdict:
         return self.obstacle is not None and self.obstacle.cause in _STARTING
 
     def while_upgrade_waits(self) -> Verdict:
-        """:returns: the same, while the upgrade of the pod waits for others"""
+        """Return the same, while the upgrade of the pod waits for others."""
         return self if self.emulator.cause is not Cause.POD_READY else (
             dataclasses.replace(self, emulator=Judgment(
                 Cause.POD_UPGRADE_WAITS)))

@@ -104,7 +104,7 @@ class Queue(typing.Generic[KeyT]):
         self._failures.pop(key, None)
 
     def failures(self, key: KeyT) -> int:
-        """:returns: number of failures of a key since its last success"""
+        """Return the number of failures of a key since its last success."""
         return self._failures.get(key, 0)
 
     def _cancel(self, key: KeyT) -> None:

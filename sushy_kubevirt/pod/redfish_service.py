@@ -147,11 +147,11 @@ class RedfishService:
     # Probes and metrics; called in the thread of `health`
 
     def liveness_problem(self) -> str:
-        """:returns: why the process must be restarted; '' if it is healthy"""
+        """Return why the process must be restarted; '' if it is healthy."""
         return health.first(probe.live() for probe in self._probes)
 
     def readiness_problem(self) -> str:
-        """:returns: why Redfish is not ready, a sentence; '' if it is"""
+        """Return why Redfish is not ready, a sentence; '' if it is."""
         login = self.services.login
         if login.required and not login.configured():
             return (

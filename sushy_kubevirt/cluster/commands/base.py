@@ -116,7 +116,7 @@ class Command(command.Command):
         return client, options.namespace or namespace or default
 
     def lines(self) -> progress.Lines:
-        """:returns: lines on stderr; silent with ``--quiet``"""
+        """Return lines on stderr; silent with ``--quiet``."""
         quiet = self.app_args is not None and (
             self.app_args.verbose_level == 0)
         return progress.Lines(None if quiet else sys.stderr)

@@ -73,7 +73,7 @@ class Plan(base.Lister):
 
     def _openstack(self, options: argparse.Namespace, client: client.Client,
                    cluster: model.Cluster, planned: plan.Plan) -> list[_Row]:
-        """:returns: rows of Ironic's nodes and of flavors"""
+        """Return rows of Ironic's nodes and of flavors."""
         if options.without_openstack or not (
                 cluster.flavors or planned.removed or planned.recreated or any(
                     node.ironic is not None for node in cluster.nodes)):

@@ -51,7 +51,7 @@ class Show(base.Lister):
 
     def _enrolled(self,
                   options: argparse.Namespace) -> list[objects.Json] | None:
-        """:returns: nodes of Ironic; None if they are not known"""
+        """Return nodes of Ironic; None if they are not known."""
         from sushy_kubevirt.cluster import cloud
         from sushy_kubevirt.cluster.ironic import client
         connection = cloud.connect_if_configured(options.os_cloud)

@@ -102,7 +102,7 @@ class Teardown(base.Lister):
 
 def _enrolled(options: argparse.Namespace, owner: str, lines: progress.Lines,
               plan: plan.Plan) -> tuple[deploy.Openstack, list[objects.Json]]:
-    """:returns: where nodes are enrolled, and those of the cluster"""
+    """Return where nodes are enrolled, and those of the cluster."""
     try:
         openstack = enrolling.openstack(options, owner, lines)
         return openstack, deploy.owned(openstack, deploy.deleted_vms(plan))

@@ -47,7 +47,7 @@ def documents(declared: list[nodes.Wanted], owner: str,
 
 
 def secret_name(node: str) -> str:
-    """:returns: name of the Secret with the credentials of a host
+    """Return the name of the Secret with the credentials of a host.
 
     :param node: name of the node
     """

@@ -132,7 +132,7 @@ def is_in_use(existing: objects.Json) -> bool:
 
 
 def record_of(existing: objects.Json) -> objects.Json:
-    """:returns: this package's record in a node; empty if it is not its own"""
+    """Return this package's record in a node; empty if it is not its own."""
     record = (existing['extra'] or {}).get(RECORD)
     return record if isinstance(record, dict) else {}
 
@@ -167,7 +167,7 @@ def find(nodes: abc.Sequence[objects.Json], owner: str,
 
 def owned(nodes: abc.Iterable[objects.Json],
           owner: str) -> list[objects.Json]:
-    """:returns: a cluster's nodes of Ironic, in order of names"""
+    """Return a cluster's nodes of Ironic, in order of names."""
     return sorted((node for node in nodes
                    if record_of(node).get('cluster') == owner),
                   key=lambda node: node['name'] or node['uuid'])

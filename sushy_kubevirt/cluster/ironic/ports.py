@@ -63,7 +63,7 @@ def switch_name(network: model.Network) -> str:
 
 
 def group_name(wanted: nodes.Wanted) -> str:
-    """:returns: the name of the port group of a node"""
+    """Return the name of the port group of a node."""
     return f'{wanted.node.name}-group'
 
 

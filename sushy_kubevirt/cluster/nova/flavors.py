@@ -73,7 +73,7 @@ def custom_name(resource_class: str) -> str:
 
 
 def description(owner: str) -> str:
-    """:returns: the description of the flavors of a cluster"""
+    """Return the description of the flavors of a cluster."""
     return f'Nodes of the sushy-kubevirt cluster {owner}'
 
 

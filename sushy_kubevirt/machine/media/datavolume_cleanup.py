@@ -49,7 +49,7 @@ def due(vm: objects.VirtualMachine, context: Context) -> bool:
 
 def _unsearched(record: media_annotation.Record, context: Context
                 ) -> list[str]:
-    """Return names without a uid that were not searched for yet.
+    """Return the names without a uid that were not searched for yet.
 
     Such a DataVolume may or may not have been created.
     """

@@ -34,10 +34,10 @@ CDI = (1, 63), (1, 66)
 
 
 def text(version: feature_gates.Version) -> str:
-    """:returns: ``1.34`` for (1, 34)"""
+    """Return ``1.34`` for (1, 34)."""
     return '.'.join(map(str, version))
 
 
 def span(versions: abc.Sequence[feature_gates.Version]) -> str:
-    """:returns: ``1.30 to 1.37``"""
+    """Return ``1.30 to 1.37``."""
     return f'{text(versions[0])} to {text(versions[-1])}'

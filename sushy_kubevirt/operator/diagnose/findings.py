@@ -49,22 +49,22 @@ class Finding:
 
 
 def ok(area: str, reason: str, message: str) -> Finding:
-    """:returns: a `Finding` with status OK"""
+    """Return a `Finding` with status OK."""
     return Finding(area, Status.OK, reason, message)
 
 
 def warning(area: str, reason: str, message: str, remedy: str = '') -> Finding:
-    """:returns: a `Finding` with status WARNING"""
+    """Return a `Finding` with status WARNING."""
     return Finding(area, Status.WARNING, reason, message, remedy)
 
 
 def problem(area: str, reason: str, message: str, remedy: str = '') -> Finding:
-    """:returns: a `Finding` with status PROBLEM"""
+    """Return a `Finding` with status PROBLEM."""
     return Finding(area, Status.PROBLEM, reason, message, remedy)
 
 
 def unknown(area: str, message: str, remedy: str = '') -> Finding:
-    """:returns: a `Finding` with status UNKNOWN"""
+    """Return a `Finding` with status UNKNOWN."""
     return Finding(area, Status.UNKNOWN, 'NotChecked', message, remedy)
 
 
@@ -127,7 +127,7 @@ def totals(results: abc.Collection[Finding]) -> dict[str, int]:
 
 
 def summary(results: abc.Collection[Finding]) -> str:
-    """:returns: last line of the text"""
+    """Return last line of the text."""
     counts = totals(results)
     return (f"{_count(counts['problem'], 'problem')}, "
             f"{_count(counts['warning'], 'warning')}, "

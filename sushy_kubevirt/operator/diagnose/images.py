@@ -42,7 +42,7 @@ def number(version: str) -> tuple[tuple[int, ...], str] | None:
 
 
 def tag(image: str) -> str:
-    """:returns: tag of an image's name; '' if it has a digest or no tag"""
+    """Return tag of an image's name; '' if it has a digest or no tag."""
     return '' if '@' in image else image.rpartition('/')[2].partition(':')[2]
 
 

@@ -25,7 +25,7 @@ MISSING = 'DefinitionMissing'
 
 
 def remedy() -> str:
-    """:returns: what to do when a part of it is missing or old"""
+    """Return what to do when a part of it is missing or old."""
     return ('Apply the manifests of this version: kubectl apply -k '
             f'{manifests.where()}, or the overlay that was installed; or use '
             'helm upgrade.')

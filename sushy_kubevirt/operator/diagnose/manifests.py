@@ -108,5 +108,5 @@ def added_rules(path: str) -> list[objects.Json]:
 
 def of_kind(bodies: abc.Iterable[objects.Json],
             kind: str) -> list[objects.Json]:
-    """:returns: the objects of a kind"""
+    """Return the objects of a kind."""
     return [body for body in bodies if body['kind'] == kind]

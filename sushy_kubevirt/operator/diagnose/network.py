@@ -111,7 +111,7 @@ def _in_cluster() -> bool:
 
 
 def _node(reader: readers.Reader) -> str | None:
-    """:returns: InternalIP of a node that is ready; None if none is known"""
+    """Return the InternalIP of a node that is ready; None if none is known."""
     try:
         nodes = reader.list(kinds.NODE)
     except errors.MachineError:
@@ -155,7 +155,7 @@ def _judge(reader: readers.Reader, bmc: bmcs.Bmc, system_namespace: str,
 
 
 def _name(bmc: bmcs.Bmc) -> str:
-    """:returns: name of the Deployment of a BMC's pod"""
+    """Return the name of the Deployment of a BMC's pod."""
     return bmc.deployment['metadata']['name'] if bmc.deployment else (
         naming.base(bmc.spec.name))
 

@@ -195,7 +195,7 @@ def _holder(reader: readers.Reader, namespace: str,
 
 
 def _age(renewed: str) -> float:
-    """:returns: seconds since a time of Kubernetes; -1 if it is not one"""
+    """Return seconds since a time of Kubernetes; -1 if it is not one."""
     try:
         then = datetime.datetime.fromisoformat(renewed)
         return (datetime.datetime.now(datetime.UTC) - then).total_seconds()

@@ -51,7 +51,7 @@ class Reader:
         return min(left, limit)
 
     def version(self) -> str:
-        """:returns: ``gitVersion`` of the API server, such as ``v1.34.4``"""
+        """Return ``gitVersion`` of the API server, such as ``v1.34.4``."""
         self.remaining(0)
         return self.client.version().get('gitVersion', '')
 
@@ -67,7 +67,7 @@ class Reader:
 
     def get(self, resource: api_resources.Resource[objects.ObjectT],
             namespace: str | None, name: str) -> objects.ObjectT | None:
-        """:returns: the object, a dict; None if it does not exist"""
+        """Return the object, a dict; None if it does not exist."""
         self.remaining(0)
         try:
             return self.client.get(resource, namespace, name)
@@ -101,7 +101,7 @@ class Reader:
             self.remaining(0)
 
     def user(self) -> str:
-        """:returns: name of the user that the requests are made by"""
+        """Return the name of the user that the requests are made by."""
         review = self._review(kinds.SELF_REVIEW)
         return review['status']['userInfo'].get('username', '')
 

@@ -138,7 +138,7 @@ def _check(reader: readers.Reader, area: str, account: objects.ObjectKey,
 
 def _denied(reader: readers.Reader, asked: list[Attributes],
             account: objects.ObjectKey | None) -> list[Attributes]:
-    """:returns: the requests that are not allowed"""
+    """Return the requests that are not allowed."""
     with futures.ThreadPoolExecutor(_THREADS) as pool:
         allowed = pool.map(
             lambda request: reader.allowed(request, account), asked)

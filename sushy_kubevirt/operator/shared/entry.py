@@ -80,12 +80,13 @@ def entry(bmc: spec.Bmc, slot: int, auth: str, tls: str | None,
 
 
 def reservation(uid: str, slot: int) -> str:
-    """:returns: an entry that only records a slot"""
+    """Return an entry that only records a slot."""
     return _text({'uid': uid, 'slot': slot})
 
 
 def digest(text: str) -> str:
-    """:returns: digest of an entry, which the pod reports when it serves it"""
+    """Return the digest of an entry, which the pod reports when it serves it.
+    """
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
@@ -131,14 +132,14 @@ def report(text: str) -> Report:
 
 
 def vm(bmc: spec.Bmc) -> str:
-    """:returns: name of the VM whose rights are in a Role of the shard; '' if
-        they are in a Role of the BMC, as the VM is in another namespace
+    """Return the name of the VM whose rights are in a Role of the shard; '' if
+    they are in a Role of the BMC, as the VM is in another namespace.
     """
     return bmc.vm.name if bmc.vm.namespace == bmc.namespace else ''
 
 
 def secrets(bmc: spec.Bmc) -> frozenset[str]:
-    """:returns: names of the Secrets that the pod reads"""
+    """Return the names of the Secrets that the pod reads."""
     return frozenset(filter(None, (
         deployments.auth_secret(bmc), deployments.tls_secret(bmc))))
 

@@ -53,12 +53,12 @@ KINDS = (bmc_resources.DEPLOYMENT, bmc_resources.BINDING, bmc_resources.ROLE,
 
 
 def served(name: str) -> str:
-    """:returns: name of the ConfigMap in which the pod reports"""
+    """Return the name of the ConfigMap in which the pod reports."""
     return name + '-served'
 
 
 def config(name: str) -> str:
-    """:returns: name of the ConfigMap that the pod mounts"""
+    """Return the name of the ConfigMap that the pod mounts."""
     return name + '-config'
 
 
@@ -135,7 +135,7 @@ def _rules(members: abc.Collection[shard_state.Member],
 
 def granted(role: objects.Json | None,
             plural: str = bmc_resources.VM.plural) -> set[str]:
-    """:returns: names of objects in one of `roles`
+    """Return the names of objects in one of `roles`.
 
     :param plural: of their resource
     """
@@ -197,7 +197,7 @@ def config_maps(namespace: str, shard: int,
 
 
 def _files(defaults: deployments.Defaults) -> dict[str, str]:
-    """:returns: the files that the pod reads again when they change"""
+    """Return the files that the pod reads again when they change."""
     files = {options_file.PROXY_FILE:
              defaults.proxy and defaults.proxy.authorities,
              options_file.HOSTS_FILE: defaults.denied.file}

@@ -43,7 +43,7 @@ class ShardObjects:
     def ours(self, resource: api_resources.AnyResource,
              shard: shard_state.Shard,
              name: str | None = None) -> objects.Json | None:
-        """:returns: an object of a shard; None if it does not exist"""
+        """Return an object of a shard; None if it does not exist."""
         obj = self._store.objects.get(
             resource, shard.namespace, name or naming.shared(shard.number))
         return obj if obj and naming.shard_of(obj) == shard.number else None
@@ -51,7 +51,7 @@ class ShardObjects:
     @staticmethod
     def names(resource: api_resources.AnyResource,
               shard: shard_state.Shard) -> tuple[str, ...]:
-        """:returns: names that objects of a shard have"""
+        """Return the names that objects of a shard have."""
         name = naming.shared(shard.number)
         if resource == bmc_resources.CONFIG_MAP:
             return (shard_manifests.served(name),

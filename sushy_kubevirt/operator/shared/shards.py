@@ -202,7 +202,7 @@ class Shards:
         self._resting[shard.key][slot] = time.monotonic() + REST_SECONDS
 
     def _free_slot(self, shard: shard_state.Shard) -> int:
-        """:returns: the lowest slot that is free and does not rest"""
+        """Return the lowest slot that is free and does not rest."""
         used = {member.slot for member in shard.members.values()}
         now = time.monotonic()
         resting = {slot: until for slot, until in self._resting.pop(
@@ -640,8 +640,8 @@ class Shards:
 
 
 def _size(bmc: spec.Bmc, text: str) -> int:
-    """:returns: number of characters that a BMC needs in the record and in
-        the NetworkPolicy
+    """Return the number of characters that a BMC needs in the record and in
+    the NetworkPolicy.
     """
     return len(bmc.name) + len(text) + len(repr(bmc.network_policy))
 
@@ -655,7 +655,7 @@ def _lowest_free(used: abc.Container[int]) -> int:
 
 def _state(
         deployment: objects.Json | None) -> tuple[bool, bool, str] | None:
-    """:returns: what conditions depend on"""
+    """Return what conditions depend on."""
     if deployment is None:
         return None
     return (deployments.is_ready(deployment),
