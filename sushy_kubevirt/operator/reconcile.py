@@ -198,19 +198,21 @@ class Reconciler:
 
     async def _observe(self, bmc: spec.Bmc, body: objects.VirtualMachineBMC,
                        tried: plan.Tried) -> facts.Facts:
-        store, live = self._store, self._store.objects_of(bmc)
+        store = self._store
         auth, source, tls, user_tls, state = [
             await store.secrets.get(reference) if reference else None
             for reference in facts.secret_refs(bmc)]
+        digits = not naming.begins_with_digit(
+            naming.vm_service(bmc)) or await self._has_digits()
+        # Nothing is awaited from here on: all is of one moment.
+        live = store.objects_of(bmc)
         known = facts.Facts(
             live, store.machines.last(bmc.vm), auth, source, tls, user_tls,
             state, placed=self._shards.placement_of(bmc),
             finalizers=tuple(body['metadata'].get('finalizers') or ()),
             observed_generation=(body.get('status') or {}).get(
                 'observedGeneration'),
-            reserved=store.reserves_vm_service(bmc),
-            digits=not naming.begins_with_digit(
-                naming.vm_service(bmc)) or await self._has_digits(),
+            reserved=store.reserves_vm_service(bmc), digits=digits,
             route_problem=store.route_problem(bmc.namespace),
             route_conflict=plan.has_route_conflict(
                 live.get(bmc_resources.ObjectRef(

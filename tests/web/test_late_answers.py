@@ -151,6 +151,9 @@ class LateTestCase(case.WebPodTestCase):
         self.expect(self.page.get_by_label('Asset tag')).to_be_visible()
 
     def test_logout_from_a_session_that_has_ended(self):
+        # The end of its stream would tell it.
+        self.tab.allow_error('net::ERR_FAILED')
+        self.page.route('**/SSE*', lambda route: route.abort())
         self.log_in()
         self.expect(self.power).to_be_visible()
         self.tab.allow_error('status of 401')

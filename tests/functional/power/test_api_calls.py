@@ -11,6 +11,7 @@ import threading
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.machine import boot
 from sushy_kubevirt.machine import power_state
+from sushy_kubevirt.machine import vm_state
 from tests.fixtures import machine_case
 from tests.fixtures import media_case
 
@@ -69,6 +70,7 @@ class CallsTestCase(machine_case.MachineTestCase):
         self.assertTrue(machine.wait(lambda vm, vmi: (
             vm['status'].get('printableStatus') == status
             and vm['status'].get('created') is (True if state is ON else None)
+            and not vm_state.vmi_gone(vm)
             and not vm['status'].get('stateChangeRequests')
             and (vmi is not None) is (state is ON)), 20))
 

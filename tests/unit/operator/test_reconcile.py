@@ -14,7 +14,9 @@ from sushy_kubevirt.operator import credentials
 from sushy_kubevirt.operator import deployments
 from sushy_kubevirt.operator import naming
 from sushy_kubevirt.operator import pki
+from sushy_kubevirt.operator import plan
 from sushy_kubevirt.operator import rollout
+from sushy_kubevirt.operator import spec
 from sushy_kubevirt.operator import workqueue
 from tests.unit.operator import bodies
 from tests.unit.operator import cluster
@@ -320,6 +322,24 @@ class ReconcileTestCase(base.BaseTestCase):
             asyncio.run(operator.reconciler.reconcile(KEY))
         self.assertEqual([], left)
         self.assertEqual(mine.keys(), mine.keys() & kube.objects.keys())
+
+    def test_facts_are_of_one_moment(self):
+        kube = harness.cluster_with(bodies.body())
+        operator = harness.Operator(kube)
+        operator.run()
+        read, key = operator.store.secrets.get, ('Role', 'lab', 'node-virtbmc')
+
+        async def change_and_read(reference):
+            # A watch reports this while the Secrets are read.
+            if key in kube.objects:
+                kube.remove(*key)
+                operator.sync()
+            return await read(reference)
+        operator.store.secrets.get = change_and_read
+        body = kube.objects['VirtualMachineBMC', *KEY]
+        known = asyncio.run(operator.reconciler._observe(
+            spec.read(body), body, plan.Tried()))
+        self.assertIsNone(known.live.get(bmc_resources.ObjectRef(*key)))
 
     def test_foreign_object_of_that_name_is_kept(self):
         for kind, name, type_ in (
