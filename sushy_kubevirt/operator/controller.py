@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Controller: queues the BMCs that use an object which has changed.
 
-It is told of changes by the `store` and adds keys to the work queue;
-`reconcile` handles one BMC at a time.
+The `store` reports changes; their keys go into the work queue, and `reconcile`
+handles one BMC at a time.
 """
 
 from __future__ import annotations

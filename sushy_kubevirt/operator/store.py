@@ -60,7 +60,7 @@ class _Subscriber(typing.NamedTuple):
 
 
 class Kind:
-    """The objects of one kind: their watch, and who is told of changes.
+    """The objects of one kind, their watch, and its subscribers.
 
     :param namespaces: (None,) for all
     :param confirms: whether an object that a list lacks is read before it is

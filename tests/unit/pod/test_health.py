@@ -4,7 +4,6 @@ import http.client
 import logging
 import socket
 import threading
-import time
 from unittest import mock
 
 from oslotest import base
@@ -163,11 +162,10 @@ class LoopTestCase(base.BaseTestCase):
             asking = threading.Thread(
                 target=lambda: answers.append(health.loop_problem(loop)))
             asking.start()
-            # The loop hangs.
-            time.sleep(0.3)
-            return asking
+            # The loop hangs until it has been asked.
+            asking.join(30)
 
         with mock.patch.object(health, 'LOOP_SECONDS', 0.1):
-            asyncio.run(main()).join(30)
+            asyncio.run(main())
         self.assertEqual(
             ['', 'The event loop has not answered for 0.1 s'], answers)

@@ -544,7 +544,7 @@ class ShardsTestCase(base.BaseTestCase):
         kube = cluster_with('n0')
         Operator(kube, image='a:1').settle()
         name = naming.shared(0)
-        # Kubernetes lets nobody change it.
+        # A selector is immutable, so the Deployment has to be recreated.
         kube.change('Deployment', 'lab', name, lambda obj: obj['spec'].update(
             selector={'matchLabels': {'app': 'of-another-version'}}))
         before = kube.objects['Deployment', 'lab', name]['metadata']['uid']
