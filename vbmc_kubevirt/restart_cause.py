@@ -73,7 +73,7 @@ class RestartCause:
 
         :raises: `errors.MachineError`
         """
-        _vm, vmi = machine.objects()
+        vmi = machine.state().vmi
         starts = reset_type in _RESTARTS or (
             reset_type is power_state.ResetType.ON
             and machine.power_state() in _STARTED_FROM)

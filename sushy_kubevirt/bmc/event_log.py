@@ -412,8 +412,9 @@ class Log:
 
         :raises: `errors.MachineError`
         """
-        vm, vmi = machine.objects()
-        born = cleared_log.seconds(vm['metadata'].get('creationTimestamp'))
+        state = machine.state()
+        born = cleared_log.seconds(
+            state.vm['metadata'].get('creationTimestamp'))
         names: dict[str, None] = {machine.name: None}     # in this order
         for device in media.DEVICES:
             medium = machine.medium(device.id)
@@ -425,9 +426,9 @@ class Log:
                     field_selector='involvedObject.name=' + name):
                 yield [event for event in items
                        if _is_about(event, machine, born)], version
-        if vmi is None or vm_state.has_run(vmi):
+        if state.vmi is None or vm_state.has_run(state.vmi):
             return
-        for uid in (vmi.get('status') or {}).get('activePods') or ():
+        for uid in (state.vmi.get('status') or {}).get('activePods') or ():
             for items, version in self._cluster.client.pages(
                     api_resources.EVENT, machine.namespace,
                     field_selector='type=Warning,involvedObject.uid=' + uid):

@@ -237,8 +237,6 @@ class VirtualMachine(Object, total=False):
 
     spec: VirtualMachineSpec
     status: VirtualMachineStatus
-    #: Not KubeVirt's, see `machine.vm_state.without_vmi`.
-    vmiGone: bool
 
 
 class DataVolumeStatus(typing.TypedDict, total=False):

@@ -44,18 +44,17 @@ def get(vm: objects.VirtualMachine) -> dict[str, Value]:
     return _primitives(_load(vm, stored_names.ATTRIBUTES))
 
 
-def current(vm: objects.VirtualMachine,
-            vmi: objects.VirtualMachineInstance | None) -> dict[str, Value]:
+def current(state: vm_state.VmState) -> dict[str, Value]:
     """Return the attributes as they were when the machine booted.
 
     :returns: the same as `get` while the machine is off
     """
-    before = _load(vm, stored_names.ATTRIBUTES_BEFORE)
-    if (vm_state.is_active(vmi)
-            and before.get('vmi') == vmi['metadata']['uid']
+    before = _load(state.vm, stored_names.ATTRIBUTES_BEFORE)
+    if (vm_state.is_active(state.vmi)
+            and before.get('vmi') == state.vmi['metadata']['uid']
             and isinstance(before.get('values'), dict)):
         return _primitives(before['values'])
-    return get(vm)
+    return get(state.vm)
 
 
 def _load(vm: objects.VirtualMachine, key: str) -> objects.Json:
@@ -92,20 +91,19 @@ def change(values: abc.Mapping[str, Value | None]) -> changes.Change:
         if not isinstance(name, str) or not isinstance(
                 value, (str, int, float, bool, type(None))):
             raise errors.InvalidValue(str(name), value)
-    return lambda vm, vmi: _replace(vm, vmi, {**get(vm), **values})
+    return lambda state: _replace(state, {**get(state.vm), **values})
 
 
 def reset(machine: protocols.Machine) -> None:
     """Reset the BIOS attributes to their default, which is to have none."""
-    changes.write(machine, (lambda vm, vmi: _replace(vm, vmi, {}),))
+    changes.write(machine, (lambda state: _replace(state, {}),))
 
 
-def _replace(vm: objects.VirtualMachine,
-             vmi: objects.VirtualMachineInstance | None,
+def _replace(state: vm_state.VmState,
              values: abc.Mapping[str, Value | None]) -> None:
     """Replace the attributes that apply from the next boot on.
 
-    :param vm: is changed
+    :param state: its VM is changed
     :param values: all attributes; one that is None is removed
     """
     new = {name: value for name, value in values.items() if value is not None}
@@ -115,11 +113,11 @@ def _replace(vm: objects.VirtualMachine,
             'Attributes', '...', message='All attributes together are '
             f'larger than {LARGEST} bytes')
     before = None
-    if vm_state.is_active(vmi) and current(vm, vmi) != new:
-        before = json.dumps({'vmi': vmi['metadata']['uid'],
-                             'values': current(vm, vmi)}, sort_keys=True)
-    _annotate(vm, stored_names.ATTRIBUTES, text if new else None)
-    _annotate(vm, stored_names.ATTRIBUTES_BEFORE, before)
+    if vm_state.is_active(state.vmi) and current(state) != new:
+        before = json.dumps({'vmi': state.vmi['metadata']['uid'],
+                             'values': current(state)}, sort_keys=True)
+    _annotate(state.vm, stored_names.ATTRIBUTES, text if new else None)
+    _annotate(state.vm, stored_names.ATTRIBUTES_BEFORE, before)
 
 
 def indicator(vm: objects.VirtualMachine) -> str:
@@ -128,16 +126,16 @@ def indicator(vm: objects.VirtualMachine) -> str:
     return state if state in INDICATORS else OFF
 
 
-def indicator_change(state: str) -> changes.Change:
+def indicator_change(led: str) -> changes.Change:
     """Return a change of the state of the indicator LED, see `changes`.
 
-    :param state: one of `INDICATORS`
+    :param led: one of `INDICATORS`
     :raises: `errors.InvalidValue` for another state
     """
-    if state not in INDICATORS:
-        raise errors.InvalidValue('IndicatorLED', state, INDICATORS)
-    return lambda vm, vmi: _annotate(
-        vm, stored_names.INDICATOR, None if state == OFF else state)
+    if led not in INDICATORS:
+        raise errors.InvalidValue('IndicatorLED', led, INDICATORS)
+    return lambda state: _annotate(
+        state.vm, stored_names.INDICATOR, None if led == OFF else led)
 
 
 def asset_tag(vm: objects.VirtualMachine) -> str:
@@ -188,11 +186,10 @@ def system_info_change(name: str, text: str) -> changes.Change:
     """
     _check_length(text, name, 'A system info parameter')
 
-    def change(vm: objects.VirtualMachine,
-               _vmi: objects.VirtualMachineInstance | None) -> None:
-        known = {**_load(vm, stored_names.SYSTEM_INFO), name: text}
+    def change(state: vm_state.VmState) -> None:
+        known = {**_load(state.vm, stored_names.SYSTEM_INFO), name: text}
         known = {key: value for key, value in known.items() if value}
-        _annotate(vm, stored_names.SYSTEM_INFO,
+        _annotate(state.vm, stored_names.SYSTEM_INFO,
                   json.dumps(known, sort_keys=True) if known else None)
 
     return change
@@ -208,7 +205,7 @@ def _check_length(text: str, field: str, subject: str) -> None:
 def _text_change(annotation: str, text: str, field: str, subject: str
                  ) -> changes.Change:
     _check_length(text, field, subject)
-    return lambda vm, vmi: _annotate(vm, annotation, text or None)
+    return lambda state: _annotate(state.vm, annotation, text or None)
 
 
 def _annotations(vm: objects.VirtualMachine) -> dict[str, str]:

@@ -99,26 +99,20 @@ def values_of(attribute: VmAttribute, vm: objects.VirtualMachine
     return attribute.values
 
 
-def pending(vm: objects.VirtualMachine,
-            vmi: objects.VirtualMachineInstance | None
-            ) -> dict[str, attributes.Value]:
-    """Return the attributes that apply from the next boot on, by name.
-
-    :param vmi: see `firmware.mode`
-    """
-    return {**attributes.get(vm), **_vm_attributes(vm, vmi)}
+def pending(state: vm_state.VmState) -> dict[str, attributes.Value]:
+    """Return the attributes that apply from the next boot on, by name."""
+    return {**attributes.get(state.vm), **_vm_attributes(state)}
 
 
-def current(vm: objects.VirtualMachine,
-            vmi: objects.VirtualMachineInstance | None
-            ) -> dict[str, attributes.Value]:
+def current(state: vm_state.VmState) -> dict[str, attributes.Value]:
     """Return the attributes of the present boot, by name; of the next boot
     while the machine is off.
     """
-    if not vm_state.is_active(vmi):
-        return pending(vm, vmi)
-    return {**attributes.current(vm, vmi),
-            **_vm_attributes({'spec': {'template': vmi}}, None)}
+    if not vm_state.is_active(state.vmi):
+        return pending(state)
+    return {**attributes.current(state),
+            **_vm_attributes(vm_state.VmState(
+                {'spec': {'template': state.vmi}}))}
 
 
 def set(machine: protocols.Machine,
@@ -134,11 +128,11 @@ def set(machine: protocols.Machine,
     """
     chosen = {name: value for name, value in values.items()
               if name in _BY_NAME}
-    vm, vmi = machine.write(lambda vm, vmi: (vm, vmi))
-    present = pending(vm, vmi)
+    state = machine.write(lambda state: state)
+    present = pending(state)
     for name, value in chosen.items():
         attribute = _BY_NAME[name]
-        allowed = values_of(attribute, vm)
+        allowed = values_of(attribute, state.vm)
         if value not in allowed:
             raise errors.InvalidValue(name, value, allowed)
         if attribute.read_only and value != present[name]:
@@ -175,14 +169,12 @@ def reset(machine: protocols.Machine) -> None:
     attributes.reset(machine)
 
 
-def _vm_attributes(vm: objects.VirtualMachine,
-                   vmi: objects.VirtualMachineInstance | None
-                   ) -> dict[str, attributes.Value]:
-    template = vm['spec']['template']
+def _vm_attributes(state: vm_state.VmState) -> dict[str, attributes.Value]:
+    template = state.vm['spec']['template']
     efi = firmware.bootloader(template).get('efi') or {}
     return {
-        BOOT_MODE: firmware.mode(vm, vmi).value,
-        SECURE_BOOT: _OFF_ON[firmware.secure_boot(vm, vmi)],
+        BOOT_MODE: firmware.mode(state.vm, state.vmi).value,
+        SECURE_BOOT: _OFF_ON[firmware.secure_boot(state.vm, state.vmi)],
         PERSISTENT_NVRAM: _OFF_ON[efi.get('persistent') is True],
         'Tpm': tpm(template) or 'None',
     }

@@ -91,18 +91,18 @@ class BootState:
     http_uri: str = ''
 
 
-def state(vm: objects.VirtualMachine,
-          vmi: objects.VirtualMachineInstance | None) -> BootState:
+def settings(state: vm_state.VmState) -> BootState:
     """Return the boot settings of the VM's next VMI."""
+    vm = state.vm
     once = boot_overrides.once(vm)
     if once is not None:
-        if not boot_overrides.boot_started(vm, vmi):
+        if not boot_overrides.boot_started(state):
             return BootState(Target(once.get('target', 'None')),
-                             Enabled.ONCE, firmware.mode(vm, vmi))
+                             Enabled.ONCE, firmware.mode(vm, state.vmi))
         # The one-time boot reconciler is about to do the same to the VM.
         vm = copy.deepcopy(vm)
         boot_overrides.remove_once(vm)
-    mode = firmware.mode(vm, vmi)
+    mode = firmware.mode(vm, state.vmi)
     continuous = boot_overrides.active_continuous(vm)
     if continuous is not None:
         return BootState(Target(continuous['target']), Enabled.CONTINUOUS,
@@ -182,13 +182,12 @@ class Change:
         self._media_targets = media_targets
         self._id = boot_overrides.new_id()
 
-    def __call__(self, vm: objects.VirtualMachine,
-                 vmi: objects.VirtualMachineInstance | None) -> None:
-        with pod_interface.showing(self.machine, vm, vmi):
-            self._change(vm, vmi)
+    def __call__(self, state: vm_state.VmState) -> None:
+        with pod_interface.showing(self.machine, state):
+            self._change(state)
 
-    def _change(self, vm: objects.VirtualMachine,
-                vmi: objects.VirtualMachineInstance | None) -> None:
+    def _change(self, state: vm_state.VmState) -> None:
+        vm = state.vm
         pending = boot_overrides.once(vm)
         if pending is not None and pending['id'] == self._id:
             return      # an earlier attempt was applied, its response lost
@@ -204,29 +203,28 @@ class Change:
         if (self.target is Target.PXE or self._order is not None) and (
                 Target.PXE in targets(vm)):
             boot_overrides.add_interface(
-                vm, vmi, self.machine.gates.pod_interface)
+                vm, state.vmi, self.machine.gates.pod_interface)
         if self._order is not None:
-            boot_options.edit(vm, vmi, self._order)
-        _edit(vm, vmi, self.target, self.enabled, self._mode, self._id,
+            boot_options.edit(state, self._order)
+        _edit(state, self.target, self.enabled, self._mode, self._id,
               terminate, self._media_targets)
         if self.http_uri is not None:
             record = media_annotation.read(vm)
             record.http_uri = self.http_uri
             media_annotation.write(vm, record)
         if _is_http(vm):
-            self._check_http(vm, vmi)
+            self._check_http(state)
         elif http:
             boot_overrides.remove_unused_http_drive(vm)
         boot_overrides.remove_unused_interface(vm)
 
-    def _check_http(self, vm: objects.VirtualMachine,
-                    vmi: objects.VirtualMachineInstance | None) -> None:
-        if not media_annotation.read(vm).http_uri:
+    def _check_http(self, state: vm_state.VmState) -> None:
+        if not media_annotation.read(state.vm).http_uri:
             raise errors.InvalidValue(
                 'BootSourceOverrideTarget', Target.UEFI_HTTP,
                 message='UefiHttp needs an HttpBootUri; set both in one '
                 'request')
-        if firmware.mode(vm, vmi) is not Mode.UEFI:
+        if firmware.mode(state.vm, state.vmi) is not Mode.UEFI:
             raise errors.WrongState(
                 f'HTTP boot needs UEFI, and {self.machine.qualified_name} '
                 'boots in Legacy mode; set its BootSourceOverrideMode to UEFI '
@@ -245,15 +243,14 @@ class Change:
 
 def set_default_order(machine: protocols.Machine) -> None:
     """Restore the persistent boot order that the VM's owner wrote."""
-    def step(vm: objects.VirtualMachine,
-             vmi: objects.VirtualMachineInstance | None) -> None:
-        edited = copy.deepcopy(vm)
-        http = _is_http(edited)
-        boot_options.edit(edited, vmi, None)
+    def step(state: vm_state.VmState) -> None:
+        edited = state.copy_vm()
+        http = _is_http(edited.vm)
+        boot_options.edit(edited, None)
         if http:
-            boot_overrides.remove_unused_http_drive(edited)
-        boot_overrides.remove_unused_interface(edited)
-        json_patch.send(machine, vm, edited)
+            boot_overrides.remove_unused_http_drive(edited.vm)
+        boot_overrides.remove_unused_interface(edited.vm)
+        json_patch.send(machine, state.vm, edited.vm)
 
     machine.write(step)
 
@@ -268,20 +265,20 @@ def secure_boot_change(enabled: bool) -> protocols.Step[None]:
     :raises: when it is called, `errors.WrongState` if it is switched on in
         Legacy mode
     """
-    def change(vm: objects.VirtualMachine,
-               vmi: objects.VirtualMachineInstance | None) -> None:
+    def change(state: vm_state.VmState) -> None:
+        vm = state.vm
         pending = boot_overrides.once(vm)
         if pending is None or not pending.get('mode'):
-            firmware.edit_secure_boot(vm, enabled, vmi)
+            firmware.edit_secure_boot(vm, enabled, state.vmi)
             return
         # The pending override changes the mode for one boot; secure boot
         # belongs to the mode that is restored after it.
-        started = boot_overrides.boot_started(vm, vmi)
+        started = boot_overrides.boot_started(state)
         terminate = boot_overrides.ends_at_reboot(vm)
         boot_overrides.remove_once(vm)
-        firmware.edit_secure_boot(vm, enabled, vmi)
+        firmware.edit_secure_boot(vm, enabled, state.vmi)
         if not started:
-            boot_overrides.reapply_once(vm, vmi, pending, terminate)
+            boot_overrides.reapply_once(vm, state.vmi, pending, terminate)
 
     return change
 
@@ -309,8 +306,7 @@ def _is_http(vm: objects.VirtualMachine) -> bool:
     )
 
 
-def _edit(vm: objects.VirtualMachine,
-          vmi: objects.VirtualMachineInstance | None, target: Target | None,
+def _edit(state: vm_state.VmState, target: Target | None,
           enabled: Enabled | None, mode: Mode | None, id_: str,
           terminate: bool, media_targets: abc.Sequence[Target]) -> None:
     """Edit a VM in place; the parameters are those of `Change`.
@@ -318,8 +314,9 @@ def _edit(vm: objects.VirtualMachine,
     :param id_: ID of a new one-time override
     :param terminate: whether the guest's reboot ends the VMI of that override
     """
+    vm = state.vm
     pending = boot_overrides.once(vm)
-    if pending is not None and boot_overrides.boot_started(vm, vmi):
+    if pending is not None and boot_overrides.boot_started(state):
         boot_overrides.remove_once(vm)
         pending = None
     if target is Target.NONE or enabled is Enabled.DISABLED:
@@ -333,7 +330,7 @@ def _edit(vm: objects.VirtualMachine,
         return
     class_ = _class(vm, target, pending, media_targets)
     if enabled is Enabled.ONCE or enabled is None and pending is not None:
-        _edit_once(vm, vmi, pending, class_, mode, id_, terminate)
+        _edit_once(state, pending, class_, mode, id_, terminate)
         return
     boot_overrides.remove_all(vm)
     if mode:
@@ -352,11 +349,10 @@ def _edit_mode(vm: objects.VirtualMachine,
                                   terminate=terminate)
 
 
-def _edit_once(vm: objects.VirtualMachine,
-               vmi: objects.VirtualMachineInstance | None,
-               pending: boot_overrides.Layer | None,
+def _edit_once(state: vm_state.VmState, pending: boot_overrides.Layer | None,
                class_: boot_order.Class | None, mode: Mode | None, id_: str,
                terminate: bool) -> None:
+    vm = state.vm
     if pending is None:
         if class_ or mode:
             # It replaces a continuous override: after a boot with Once,
@@ -370,7 +366,8 @@ def _edit_once(vm: objects.VirtualMachine,
         mode and mode.value) == pending.get('mode')
     boot_overrides.remove_once(vm)
     if same:
-        boot_overrides.reapply_once(vm, vmi, pending, terminate, id_)
+        boot_overrides.reapply_once(
+            vm, state.vmi, pending, terminate, id_)
     elif class_ or mode:
         boot_overrides.apply_once(vm, id_, class_, mode, terminate)
 

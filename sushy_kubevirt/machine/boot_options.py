@@ -26,6 +26,7 @@ if typing.TYPE_CHECKING:
     from collections import abc
 
     from sushy_kubevirt.kube import objects
+    from sushy_kubevirt.machine import vm_state
 
 #: Number in the reference of the first device of each list.
 _FIRST: dict[boot_order.List, int] = {'disks': 0x0001, 'interfaces': 0x1001}
@@ -79,19 +80,19 @@ def order(vm: objects.VirtualMachine) -> tuple[str, ...]:
     return tuple(option.reference for option in tried)
 
 
-def edit(vm: objects.VirtualMachine,
-         vmi: objects.VirtualMachineInstance | None,
-         references: abc.Sequence[str] | None) -> None:
+def edit(state: vm_state.VmState, references: abc.Sequence[str] | None
+         ) -> None:
     """Replace the persistent boot order of a VM and keep its overrides.
 
-    :param vm: is changed
+    :param state: its VM is changed
     :param references: of the devices to try, in this order; None for the
         order that the VM's owner wrote
     :raises: `errors.InvalidValue` if a reference is unknown or occurs twice,
         or if there is none
     """
+    vm = state.vm
     pending = boot_overrides.once(vm)
-    if pending is not None and boot_overrides.boot_started(vm, vmi):
+    if pending is not None and boot_overrides.boot_started(state):
         boot_overrides.remove_once(vm)
         pending = None
     terminate = boot_overrides.ends_at_reboot(vm)
@@ -105,7 +106,7 @@ def edit(vm: objects.VirtualMachine,
         boot_overrides.apply_continuous(
             vm, boot_order.Class(continuous['target']))
     if pending is not None:
-        boot_overrides.reapply_once(vm, vmi, pending, terminate)
+        boot_overrides.reapply_once(vm, state.vmi, pending, terminate)
 
 
 def _chosen(vm: objects.VirtualMachine, references: abc.Sequence[str]

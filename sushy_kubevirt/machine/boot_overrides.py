@@ -89,8 +89,7 @@ def active_continuous(vm: objects.VirtualMachine) -> Layer | None:
     return None
 
 
-def boot_started(vm: objects.VirtualMachine,
-                 vmi: objects.VirtualMachineInstance | None) -> bool:
+def boot_started(state: vm_state.VmState) -> bool:
     """Return whether the boot of a one-time override has started.
 
     It has started once a VMI that carries the override was assigned to a
@@ -102,12 +101,12 @@ def boot_started(vm: objects.VirtualMachine,
 
     :returns: False for a VM without a one-time override
     """
-    layer = once(vm)
+    layer = once(state.vm)
     if layer is None:
         return False
-    if _carries(vmi, layer):
-        return _was_assigned(vmi)
-    status = vm.get('status') or {}
+    if _carries(state.vmi, layer):
+        return _was_assigned(state.vmi)
+    status = state.vm.get('status') or {}
     return (not status.get('startFailure')
             and (status.get('observedGeneration') or 0)
             >= layer['generation'])

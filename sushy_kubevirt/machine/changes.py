@@ -1,20 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """Several changes of a VM in one patch, so that a refusal changes nothing.
 
-A change is a function of (vm, vmi) that edits the VM in place. It raises an
-`errors.MachineError` to refuse, and returns a `power_action.WaitCondition` if
-KubeVirt has to finish an operation first, else None. It is called again, with
-a fresh VM, when the patch has to be repeated.
+A change is a function of a `vm_state.VmState` that edits its VM in place. It
+raises an `errors.MachineError` to refuse, and returns a
+`power_action.WaitCondition` if KubeVirt has to finish an operation first, else
+None. It is called again, with a fresh VM, when the patch has to be repeated.
 """
 
 from __future__ import annotations
 
 from collections import abc
-import copy
 import typing
 
 from sushy_kubevirt.kube import json_patch
 from sushy_kubevirt.machine import power_action
+from sushy_kubevirt.machine import vm_state
 
 if typing.TYPE_CHECKING:
     from sushy_kubevirt.kube import objects
@@ -24,17 +24,16 @@ Change: typing.TypeAlias = (
     'protocols.Step[power_action.WaitCondition | None]')
 
 
-def apply(changes: abc.Iterable[Change], vm: objects.VirtualMachine,
-          vmi: objects.VirtualMachineInstance | None
+def apply(changes: abc.Iterable[Change], state: vm_state.VmState
           ) -> power_action.WaitCondition | None:
     """Make changes of a VM in place.
 
-    :param vm: the VM, which is changed
+    :param state: its VM is changed
     :returns: the first wait condition
     :raises: `errors.MachineError` if a change is refused
     """
     for change in changes:
-        awaited = change(vm, vmi)
+        awaited = change(state)
         if awaited is not None:
             return awaited
     return None
@@ -52,23 +51,22 @@ def write(machine: protocols.Machine, changes: abc.Sequence[Change],
     :raises: `errors.MachineError` if a change is refused; see
         `machine.Machine.write`
     """
-    def attempt(vm: objects.VirtualMachine,
-                vmi: objects.VirtualMachineInstance | None
+    def attempt(state: vm_state.VmState
                 ) -> tuple[power_action.WaitCondition | None, bool]:
         """Return (a wait condition or None, whether the VM was patched)."""
-        edited = copy.deepcopy(vm)
-        awaited = apply(changes, edited, vmi)
+        edited = state.copy_vm()
+        awaited = apply(changes, edited)
         if awaited is not None:
             return awaited, False
-        return None, json_patch.send(machine, vm, edited) is not vm
+        sent = json_patch.send(machine, state.vm, edited.vm)
+        return None, sent is not state.vm
 
-    def step(vm: objects.VirtualMachine,
-             vmi: objects.VirtualMachineInstance | None
-             ) -> power_action.WaitCondition | None:
-        return attempt(vm, vmi)[0]
+    def step(state: vm_state.VmState) -> power_action.WaitCondition | None:
+        return attempt(state)[0]
 
     if waits:
         power_action.run(machine, step)
     else:
-        machine.write(step, lambda vm, vmi: (
-            not needs_vmi(vm) and attempt(vm, None)[1]))
+        machine.write(step, lambda state: (
+            not needs_vmi(state.vm)
+            and attempt(vm_state.VmState(state.vm))[1]))

@@ -33,6 +33,7 @@ from sushy_kubevirt.machine import vm_cache
 if typing.TYPE_CHECKING:
     from sushy_kubevirt.kube import connection
     from sushy_kubevirt.machine import shared_cluster
+    from sushy_kubevirt.machine import vm_state
 
     # Members of `Cluster` have the names of modules.
     CallKey: typing.TypeAlias = client.CallKey
@@ -279,18 +280,19 @@ class Cluster:
         """
         machines: dict[ObjectKey, Machine] = {}
 
-        def notify(key: ObjectKey, vm: Vm | None, vmi: Vmi | None) -> None:
-            if vm is None:
+        def notify(key: ObjectKey, state: vm_state.VmState | None) -> None:
+            if state is None:
                 machine = machines.pop(key, None)
             else:
+                uid = state.vm['metadata']['uid']
                 machine = machines.get(key)
-                if machine is None or machine.uid != vm['metadata']['uid']:
+                if machine is None or machine.uid != uid:
                     machine = self._machine(key)
-                    if machine is None or machine.uid != vm['metadata']['uid']:
+                    if machine is None or machine.uid != uid:
                         return      # replaced since; its successor follows
                     machines[key] = machine
             if machine is not None:
-                callback(machine, vm, vmi)
+                callback(machine, state)
 
         with self._lock:
             if not self.closing.is_set():
@@ -309,7 +311,7 @@ class Cluster:
         :raises: `errors.Unavailable` if the API does not respond in time
         """
         self.known_sizes.pop(machine.uid, None)
-        machine.write(lambda vm, vmi: None)
+        machine.write(lambda _state: None)
         self.gates.refresh_in_background()
         if self._boot_reconciler is not None:
             self._boot_reconciler.enqueue(machine)

@@ -293,13 +293,14 @@ class Console:
 def _look(machine: machine.Machine, port: Port
           ) -> tuple[_Instance | None, str]:
     """Tell what runs, and if nothing does, what is waited for. May block."""
-    instance = _instance(machine.objects()[1])
+    instance = _instance(machine.state().vmi)
     return instance, '' if instance else _state(machine, port)
 
 
 def _is_current(machine: machine.Machine, instance: _Instance) -> bool:
     """Tell whether the cache shows an instance."""
-    return instance == _instance(machine.cached_objects()[1])
+    state = machine.cached_state()
+    return instance == _instance(state.vmi if state else None)
 
 
 def _instance(vmi: objects.VirtualMachineInstance | None) -> _Instance | None:

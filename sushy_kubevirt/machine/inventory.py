@@ -19,6 +19,7 @@ from sushy_kubevirt.machine import firmware
 
 if typing.TYPE_CHECKING:
     from sushy_kubevirt.kube import objects
+    from sushy_kubevirt.machine import vm_state
 
 
 @dataclasses.dataclass(frozen=True)
@@ -112,17 +113,16 @@ class Inventory:
                 ).rstrip()
 
 
-def needs_sizes(vm: objects.VirtualMachine,
-                vmi: objects.VirtualMachineInstance | None) -> bool:
+def needs_sizes(state: vm_state.VmState) -> bool:
     """Return whether a machine's sizes have to be read from its instance type
     or preference, because it has no VMI.
     """
-    return vmi is None and ('instancetype' in vm['spec']
-                            or 'preference' in vm['spec'])
+    spec = state.vm['spec']
+    return state.vmi is None and (
+        'instancetype' in spec or 'preference' in spec)
 
 
-def serial(vm: objects.VirtualMachine,
-           vmi: objects.VirtualMachineInstance | None) -> str:
+def serial(state: vm_state.VmState) -> str:
     """Return the serial number that the guest reads from its SMBIOS.
 
     KubeVirt fills it in when the VM is created
@@ -131,13 +131,12 @@ def serial(vm: objects.VirtualMachine,
 
     :returns: ``domain.firmware.serial``; '' if it has none
     """
-    spec = vmi['spec'] if vmi else vm['spec']['template']['spec']
+    spec = (state.vmi or state.vm['spec']['template'])['spec']
     return ((spec.get('domain') or {}).get('firmware') or {}).get(
         'serial') or ''
 
 
-def of(vm: objects.VirtualMachine,
-       vmi: objects.VirtualMachineInstance | None,
+def of(state: vm_state.VmState,
        kubevirt_version: str | None = None,
        sizes: objects.Json | None = None) -> Inventory:
     """Return the inventory of a machine.
@@ -146,6 +145,7 @@ def of(vm: objects.VirtualMachine,
     :param sizes: members of ``spec.domain`` that an instance type or a
         preference fills in
     """
+    vm, vmi = state.vm, state.vmi
     template = vm['spec']['template']['spec']
     spec = vmi['spec'] if vmi else template
     status: objects.VirtualMachineInstanceStatus = (
@@ -157,7 +157,7 @@ def of(vm: objects.VirtualMachine,
         memory_bytes=_memory(domain, status),
         nics=_nics(spec, domain, status),
         disks=_disks(vm, spec, domain, status),
-        serial=serial(vm, vmi),
+        serial=serial(state),
         machine_type=((status.get('machine') or domain.get('machine') or {})
                       .get('type') or ''),
         node=status.get('nodeName') or '',

@@ -65,6 +65,7 @@ if typing.TYPE_CHECKING:
     Target: typing.TypeAlias = boot.Target
     Vm: typing.TypeAlias = objects.VirtualMachine
     Vmi: typing.TypeAlias = objects.VirtualMachineInstance
+    VmState: typing.TypeAlias = vm_state.VmState
 
 LOG = logging.getLogger(__name__)
 
@@ -139,13 +140,12 @@ class Machine:
 
     # Reading, for the modules of this package
 
-    def objects(self) -> tuple[Vm, Vmi | None]:
+    def state(self) -> VmState:
         """Return the VM and its VMI from the cache; from the API if stale.
 
         Both are shared and must not be changed. Large and secret parts
         (managed fields, cloud-init data) are left out, see `trim`.
 
-        :returns: (vm, vmi)
         :raises: `errors.MachineNotFound`, `errors.Unavailable`
         """
         cluster = self.cluster
@@ -154,21 +154,20 @@ class Machine:
                 time.monotonic() - cluster.fetched.get(self.key, -math.inf)
                 >= FETCHED_SECONDS):
             return self.fetch()
-        vm, vmi = self.cached_objects()
-        if vm is None:
+        state = self.cached_state()
+        if state is None:
             raise errors.MachineNotFound(self.qualified_name)
-        return vm, vmi
+        return state
 
-    def cached_objects(self) -> tuple[Vm, Vmi | None] | tuple[None, None]:
+    def cached_state(self) -> VmState | None:
         """Return the VM and its VMI from the cache, even if it is stale.
 
-        :returns: (vm, vmi); (None, None) if the VM is not there or has
-            another uid
+        :returns: None if the VM is not there or has another uid
         """
-        vm, vmi = self.cluster.cache.objects(self.key)
-        if vm is None or vm['metadata']['uid'] != self.uid:
-            return None, None
-        return vm, vmi
+        state = self.cluster.cache.state(self.key)
+        if state is None or state.vm['metadata']['uid'] != self.uid:
+            return None
+        return state
 
     def version(self) -> tuple[object, ...] | None:
         """Return a value that changes when what is read of the machine does.
@@ -185,39 +184,36 @@ class Machine:
         version = cluster.cache.version(self.key, cluster.vm is not None)
         if version is None or version.identity != (self.uid, self.uuid):
             return None
-        vm, vmi = cluster.cache.objects(self.key)
-        if vm is None:
+        state = cluster.cache.state(self.key)
+        if state is None:
             return None
         sizes = None
-        if inventory.needs_sizes(vm, vmi):
+        if inventory.needs_sizes(state):
             sizes = cluster.known_sizes.get(self.uid)
-            if sizes is None or sizes[0] != vm['metadata'].get('generation'):
+            if (sizes is None
+                    or sizes[0] != state.vm['metadata'].get('generation')):
                 return None
-        return (version, power_state.problem(vm, vmi),
-                power_state.reconcile_error(vm), cluster.gates.version,
+        return (version, power_state.problem(state),
+                power_state.reconcile_error(state.vm), cluster.gates.version,
                 cluster.media.cdi_available, cluster.media.changes, sizes)
 
-    def fetch(self) -> tuple[Vm, Vmi | None]:
-        """Read the VM and its VMI from the API.
-
-        :returns: (vm, vmi) like `objects`
-        """
+    def fetch(self) -> VmState:
+        """Read the VM and its VMI from the API."""
         cache = self.cluster.cache
         vm = self.fetch_vm()
         known = cache.vmi_uid(self.key)
-        owned = None
         try:
             vmi = self.cluster.client.get(api_resources.VMI, *self.key)
         except errors.ObjectNotFound:
-            vm = vm_state.without_vmi(vm)
+            state = vm_state.VmState(vm, vmi_gone=True)
             if known:
                 cache.discard_vmi(self.key, known)
         else:
             cache.put_vmi(vmi)
-            if vm_cache.owner_uid(vmi) == self.uid:
-                owned = vmi
+            state = vm_state.VmState(
+                vm, vmi if vm_cache.owner_uid(vmi) == self.uid else None)
         self.cluster.fetched[self.key] = time.monotonic()
-        return vm, owned
+        return state
 
     def fetch_vm(self) -> Vm:
         """Read the VM alone from the API."""
@@ -272,19 +268,19 @@ class Machine:
     def wait(self, ready: protocols.Step[bool], timeout: float) -> bool:
         """Wait until the cached objects satisfy a condition.
 
-        :param ready: called with what `objects` returns
+        :param ready: called with what `state` returns
         :param timeout: seconds
         :returns: True if the condition was met in time
         """
         deadline = time.monotonic() + timeout
         while True:
             seen = self.cluster.cache.changes
-            if ready(*self.objects()):
+            if ready(self.state()):
                 return True
             left = deadline - time.monotonic()
             if left <= 0 or self.cluster.closing.is_set():
                 return False
-            # At most 1 s, as `objects` calls the API while a watch is down.
+            # At most 1 s, as `state` calls the API while a watch is down.
             self.cluster.cache.wait_change(seen, min(left, 1.0))
 
     # Writing, for the modules of this package
@@ -324,10 +320,11 @@ class Machine:
                 first, from_cache = from_cache, None
                 if first is not None:
                     self.cluster.wait_ready()
-                    vm, vmi = self.cached_objects()
+                    state = self.cached_state()
                     try:
-                        if (vm is not None and not self.cluster.cache.stale
-                                and first(vm, vmi)):
+                        if (state is not None
+                                and not self.cluster.cache.stale
+                                and first(state)):
                             return None
                     except errors.Conflict:
                         pass
@@ -336,7 +333,7 @@ class Machine:
                         raise
                     except errors.MachineError:
                         pass
-                return step(*self.fetch())
+                return step(self.fetch())
             except errors.Unavailable as e:
                 result = attempts.wait(e)
                 if result is not None:
@@ -359,10 +356,10 @@ class Machine:
         deadline = time.monotonic() + seconds
         while True:
             seen = cache.changes
-            vm, vmi = self.cached_objects()
+            state = self.cached_state()
             try:
-                if vm is not None:
-                    return blocking.attempt(step, vm, vmi),
+                if state is not None:
+                    return blocking.attempt(step, state),
             except (blocking.WouldBlock, errors.MachineError):
                 pass
             left = deadline - time.monotonic()
@@ -430,15 +427,15 @@ class Machine:
             ``pause``, ``unpause`` … of the VMI
         :param resource: `api_resources.VM` or `api_resources.VMI`
         """
-        vm_before, vmi_before = self.cached_objects()
+        before = self.cached_state()
         uid = self.cluster.cache.vmi_uid(self.key)
 
-        def shown(vm: Vm, vmi: Vmi | None) -> bool:
+        def shown(state: VmState) -> bool:
             # A VMI may be reported before its VM.
-            return vm_state.shows(action, vm, vmi, uid) and (
-                vm_before is None or vm['metadata']['resourceVersion']
-                != vm_before['metadata']['resourceVersion']
-                or vm_state.shows(action, vm_before, vmi_before, uid))
+            return state.shows(action, uid) and (
+                before is None or state.vm['metadata']['resourceVersion']
+                != before.vm['metadata']['resourceVersion']
+                or before.shows(action, uid))
 
         try:
             self.cluster.client.action(resource, *self.key, action, body)
@@ -460,33 +457,32 @@ class Machine:
 
     def power_state(self) -> PowerState:
         """Return the power state."""
-        return power_state.state(*self.objects())
+        return power_state.of(self.state())
 
     def problem(self) -> Problem | None:
         """Return why a VM that was started cannot run."""
-        vm, vmi = self.objects()
-        return (device_status.problem(
-            self.cluster.media.media(vm, vmi), vm, vmi)
-            or power_state.problem(vm, vmi))
+        state = self.state()
+        return (device_status.problem(self.cluster.media.media(state), state)
+                or power_state.problem(state))
 
     def impairment(self) -> Problem | None:
         """Return why a guest that was running does not work."""
-        return power_state.impairment(self.objects()[1])
+        return power_state.impairment(self.state().vmi)
 
     def reconcile_error(self) -> Problem | None:
         """Return why KubeVirt does not do what the VM requests."""
-        return power_state.reconcile_error(self.objects()[0])
+        return power_state.reconcile_error(self.state().vm)
 
     def node_lost(self) -> bool:
         """Return whether the node of the guest does not respond."""
-        return power_state.node_lost(self.objects()[1])
+        return power_state.node_lost(self.state().vmi)
 
     reset = reset.reset
     set_power_restore_policy = power_restore_policy.set
 
     def running_uid(self) -> str | None:
         """Return the uid of the VMI that has not ended, or None."""
-        _vm, vmi = self.objects()
+        vmi = self.state().vmi
         return vmi['metadata']['uid'] if vm_state.is_active(vmi) else None
 
     def shows(self, reset_type: ResetType, before: str | None) -> bool:
@@ -494,11 +490,11 @@ class Machine:
 
         :param before: `running_uid` before it was requested
         """
-        return reset.shows(reset_type, before, *self.objects())
+        return reset.shows(reset_type, before, self.state())
 
     def power_restore_policy(self) -> Policy | None:
         """Return the policy, see `power_restore_policy.of`."""
-        return power_restore_policy.of(self.objects()[0], self.options)
+        return power_restore_policy.of(self.state().vm, self.options)
 
     # Boot and firmware
 
@@ -506,13 +502,13 @@ class Machine:
 
     def boot(self) -> BootState:
         """Return the boot settings of the next VMI."""
-        vm, vmi = self.objects()
-        return dataclasses.replace(boot.state(vm, vmi),
-                                   http_uri=http_boot.uri(vm))
+        state = self.state()
+        return dataclasses.replace(boot.settings(state),
+                                   http_uri=http_boot.uri(state.vm))
 
     def booted_from(self) -> Target | None:
         """Return the target of the current boot, see `boot.booted_from`."""
-        return boot.booted_from(self.objects()[1])
+        return boot.booted_from(self.state().vmi)
 
     def set_boot(self, target: Target | None = None,
                  enabled: Enabled | None = None, mode: Mode | None = None,
@@ -556,7 +552,7 @@ class Machine:
         """Return the targets whose devices are added with a medium."""
         if not self.cluster.media.cdi_available:
             return ()
-        vm = self.objects()[0]
+        vm = self.state().vm
         return (boot.Target.CD,
                 *([boot.Target.USB] if architecture.of(vm).usb else []),
                 *([boot.Target.UEFI_HTTP] if boot.Mode.UEFI in firmware.modes(
@@ -579,29 +575,30 @@ class Machine:
 
     def _bootable(self) -> Vm:
         """Return the VM with what its preference says of boot devices."""
-        return pod_interface.shown(self, *self.objects())
+        return pod_interface.shown(self, self.state())
 
     def boot_modes(self) -> tuple[Mode, ...]:
         """Return the boot modes that the architecture has."""
-        return firmware.modes(self.objects()[0])
+        return firmware.modes(self.state().vm)
 
     def has_secure_boot(self) -> bool:
         """Return whether the architecture has secure boot."""
-        return firmware.has_secure_boot(self.objects()[0])
+        return firmware.has_secure_boot(self.state().vm)
 
     def secure_boot(self) -> bool:
         """Return True if the next boot has secure boot."""
-        return firmware.secure_boot(*self.objects())
+        state = self.state()
+        return firmware.secure_boot(state.vm, state.vmi)
 
     def secure_boot_now(self) -> bool:
         """Return True if the current boot has secure boot.
 
         While the machine is off this is the value of `secure_boot`.
         """
-        vm, vmi = self.objects()
-        if vm_state.is_active(vmi):
-            return firmware.secure_boot({'spec': {'template': vmi}})
-        return firmware.secure_boot(vm, vmi)
+        state = self.state()
+        if vm_state.is_active(state.vmi):
+            return firmware.secure_boot({'spec': {'template': state.vmi}})
+        return firmware.secure_boot(state.vm, state.vmi)
 
     def set_secure_boot(self, enabled: bool) -> None:
         """Switch secure boot on or off, see `boot.secure_boot_change`."""
@@ -611,7 +608,7 @@ class Machine:
 
     def media_devices(self) -> tuple[media.Device, ...]:
         """Return the virtual media devices that the architecture has."""
-        if architecture.of(self.objects()[0]).usb:
+        if architecture.of(self.state().vm).usb:
             return media.DEVICES
         # A stick of an earlier version keeps the VM from starting.
         return tuple(device for device in media.DEVICES if
@@ -730,35 +727,35 @@ class Machine:
 
     def inventory(self) -> Inventory:
         """Return the inventory, see `inventory.of`."""
-        vm, vmi = self.objects()
+        state = self.state()
         sizes = None
-        if inventory.needs_sizes(vm, vmi):
-            sizes = self.sizes(vm)
-        return inventory.of(vm, vmi, self.gates.version, sizes)
+        if inventory.needs_sizes(state):
+            sizes = self.sizes(state.vm)
+        return inventory.of(state, self.gates.version, sizes)
 
     def serial(self) -> str:
         """Return the serial number, see `inventory.serial`."""
-        return inventory.serial(*self.objects())
+        return inventory.serial(self.state())
 
     def attributes(self) -> dict[str, str | int | float | bool]:
         """Return the BIOS attributes of the next boot, by name."""
-        return bios.pending(*self.objects())
+        return bios.pending(self.state())
 
     def current_attributes(self) -> dict[str, str | int | float | bool]:
         """Return the BIOS attributes of the current boot, by name."""
-        return bios.current(*self.objects())
+        return bios.current(self.state())
 
     def attribute_values(self, attribute: bios.VmAttribute
                          ) -> tuple[str, ...]:
         """Return the values of a `bios.VmAttribute`, see `bios.values_of`."""
-        return bios.values_of(attribute, self.objects()[0])
+        return bios.values_of(attribute, self.state().vm)
 
     set_attributes = bios.set
     reset_attributes = bios.reset
 
     def asset_tag(self) -> str:
         """Return the asset tag, '' if there is none."""
-        return attributes.asset_tag(self.objects()[0])
+        return attributes.asset_tag(self.state().vm)
 
     def set_asset_tag(self, tag: str) -> None:
         """Set the asset tag, see `attributes.asset_tag_change`."""
@@ -766,7 +763,7 @@ class Machine:
 
     def controller_name(self) -> str:
         """Return the name that a client gave to the BMC, or ''."""
-        return attributes.controller_name(self.objects()[0])
+        return attributes.controller_name(self.state().vm)
 
     def set_controller_name(self, name: str) -> None:
         """Name the BMC, see `attributes.controller_name_change`."""
@@ -774,7 +771,7 @@ class Machine:
 
     def system_info(self, name: str) -> str:
         """Return what a client wrote, see `attributes.system_info`."""
-        return attributes.system_info(self.objects()[0], name)
+        return attributes.system_info(self.state().vm, name)
 
     def set_system_info(self, name: str, text: str) -> None:
         """Write a parameter, see `attributes.system_info_change`."""
@@ -782,7 +779,7 @@ class Machine:
 
     def indicator(self) -> str:
         """Return the indicator LED: 'Lit', 'Blinking' or 'Off'."""
-        return attributes.indicator(self.objects()[0])
+        return attributes.indicator(self.state().vm)
 
     def set_indicator(self, state: str) -> None:
         """Set the indicator LED, see `attributes.indicator_change`."""

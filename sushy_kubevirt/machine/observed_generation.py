@@ -30,19 +30,19 @@ _PATH = '/metadata/annotations/' + vm_state.VM_GENERATION.replace(
     '/', '~1')
 
 
-def lags(vm: objects.VirtualMachine, vmi: objects.VirtualMachineInstance | None
-         ) -> bool:
+def lags(state: vm_state.VmState) -> bool:
     """Return whether the VMI's annotation has to be updated.
 
     :returns: True for a VMI in its one-time boot, of a VM whose settings have
         been restored. While another one-time boot is pending,
         ``observedGeneration`` tells whether a VMI was created with it.
     """
+    vmi = state.vmi
     return (vm_state.is_active(vmi)
             and bmc_annotations.boot_once_id(vmi) is not None
-            and boot_overrides.once(vm) is None
+            and boot_overrides.once(state.vm) is None
             and _recorded(vmi) is not None
-            and not vm_state.is_latest(vm, vmi))
+            and not vm_state.is_latest(state.vm, vmi))
 
 
 def update(machine: protocols.Machine, vm: objects.VirtualMachine,

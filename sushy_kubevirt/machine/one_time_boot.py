@@ -27,7 +27,6 @@ stopped before its guest ran. `observed_generation` says what it does to VMIs.
 
 from __future__ import annotations
 
-import copy
 import logging
 import time
 import typing
@@ -66,25 +65,25 @@ def patch(vm: objects.VirtualMachine, edited: objects.VirtualMachine
                                    strict=bool(restart_record.restarting(vm)))
 
 
-def desired_vm(vm: objects.VirtualMachine,
-               vmi: objects.VirtualMachineInstance | None
-               ) -> objects.VirtualMachine | None:
+def desired_vm(state: vm_state.VmState) -> objects.VirtualMachine | None:
     """Return the VM with everything restored that is due.
 
     :returns: an edited copy of the VM; None if nothing has to change
     """
+    vm, vmi = state.vm, state.vmi
     vm_annotations = vm['metadata'].get('annotations') or {}
     if vm_state.is_deleting(vm) or vm_annotations.keys().isdisjoint(
             (stored_names.BOOT, stored_names.RUN_STRATEGY,
              stored_names.RESTART)):
         return None
     booted = (boot_overrides.once(vm)
-              if boot_overrides.boot_started(vm, vmi) else None)
+              if boot_overrides.boot_started(state) else None)
     if booted is None and vm_annotations.keys().isdisjoint(
             (stored_names.RUN_STRATEGY, stored_names.RESTART)):
         return None
-    edited = copy.deepcopy(vm)
-    _end_restart(edited, vmi)
+    edited_state = state.copy_vm()
+    edited = edited_state.vm
+    _end_restart(edited_state)
     if restart_record.restarting(edited):
         return None if edited == vm else edited
     if booted is not None:
@@ -94,14 +93,13 @@ def desired_vm(vm: objects.VirtualMachine,
         boot_overrides.remove_unused_interface(edited)
         if (vmi is not None
                 and bmc_annotations.boot_once_id(vmi) == booted['id']):
-            _run_under_always(edited, vmi)
-    _restore_run_strategy(edited, vmi)
+            _run_under_always(edited_state)
+    _restore_run_strategy(edited_state)
     run_strategy.tell_harvester(vm, edited)
     return None if edited == vm else edited
 
 
-def desired_vm_on_removal(vm: objects.VirtualMachine,
-                          vmi: objects.VirtualMachineInstance | None
+def desired_vm_on_removal(state: vm_state.VmState
                           ) -> tuple[objects.VirtualMachine | None, bool]:
     """Return the VM with its one-time settings removed, for a VM whose last
     BMC has been deleted.
@@ -115,14 +113,16 @@ def desired_vm_on_removal(vm: objects.VirtualMachine,
         whether that completes the removal: False if it has to be called again
         when the next VMI exists)
     """
+    vm, vmi = state.vm, state.vmi
     if vm_state.is_deleting(vm):
         return None, True
     once = boot_overrides.once(vm)
     if (once is not None and vm_state.start_requested(vm)
-            and not boot_overrides.boot_started(vm, vmi)):
+            and not boot_overrides.boot_started(state)):
         return None, False
-    edited = copy.deepcopy(vm)
-    _end_restart(edited, vmi, abandon=True)
+    edited_state = state.copy_vm()
+    edited = edited_state.vm
+    _end_restart(edited_state, abandon=True)
     if restart_record.restarting(edited):
         return None, False
     if once is not None:
@@ -131,28 +131,27 @@ def desired_vm_on_removal(vm: objects.VirtualMachine,
             boot_overrides.remove_unused_http_drive(edited)
         boot_overrides.remove_unused_interface(edited)
         if vmi is not None and bmc_annotations.boot_once_id(vmi) == once['id']:
-            _run_under_always(edited, vmi)
+            _run_under_always(edited_state)
     if run_strategy.of(edited) == run_strategy.HALTED:
         # It was saved for a power-on by a BMC.
         run_strategy.clear_saved(edited)
     else:
-        _restore_run_strategy(edited, vmi)
+        _restore_run_strategy(edited_state)
     vm_annotations = edited['metadata'].get('annotations') or {}
     return (None if edited == vm else edited,
             stored_names.RUN_STRATEGY not in vm_annotations)
 
 
-def _run_under_always(vm: objects.VirtualMachine,
-                      vmi: objects.VirtualMachineInstance) -> None:
+def _run_under_always(state: vm_state.VmState) -> None:
     """Set ``Always`` so that KubeVirt creates another VMI when the guest's
     reboot ends this one, and save the present run strategy.
 
-    :param vm: a VM, which is changed
-    :param vmi: its VMI, in its one-time boot
+    :param state: its VM is changed; its VMI is in its one-time boot
     """
-    if (vmi['spec'].get('domain', {}).get('rebootPolicy')
-            != boot_overrides.TERMINATE or not vm_state.is_active(vmi)
-            or vm_state.stopping(vm, vmi)):
+    vm, vmi = state.vm, state.vmi
+    if (not vm_state.is_active(vmi) or state.stopping()
+            or vmi['spec'].get('domain', {}).get('rebootPolicy')
+            != boot_overrides.TERMINATE):
         return
     strategy = run_strategy.of(vm)
     saved_strategy = run_strategy.saved(vm).strategy
@@ -165,13 +164,13 @@ def _run_under_always(vm: objects.VirtualMachine,
         run_strategy.save(vm, saved_strategy, uid)
 
 
-def _restore_run_strategy(vm: objects.VirtualMachine,
-                          vmi: objects.VirtualMachineInstance | None) -> None:
+def _restore_run_strategy(state: vm_state.VmState) -> None:
     """Restore the saved run strategy of a VM if that is due; discard it if
     another client has changed the run strategy since.
 
-    :param vm: a VM, which is changed
+    :param state: its VM is changed
     """
+    vm, vmi = state.vm, state.vmi
     saved_strategy, saved_for_uid = run_strategy.saved(vm)
     strategy = run_strategy.of(vm)
     uid = vmi['metadata']['uid'] if vmi is not None else None
@@ -198,8 +197,7 @@ def _restore_run_strategy(vm: objects.VirtualMachine,
         run_strategy.clear_saved(vm)
 
 
-def has_needless_back_off(vm: objects.VirtualMachine,
-                          vmi: objects.VirtualMachineInstance | None) -> bool:
+def has_needless_back_off(state: vm_state.VmState) -> bool:
     """Return whether a VM that is off would be started later than requested.
 
     KubeVirt counts a VMI that was stopped before its guest ran as a failed
@@ -207,12 +205,14 @@ def has_needless_back_off(vm: objects.VirtualMachine,
     pkg/virt-controller/watch/vm/vm.go, KubeVirt 1.9). It keeps that record
     under ``RerunOnFailure`` although nothing starts the VM again.
     """
+    vm = state.vm
     status: objects.VirtualMachineStatus = {**(vm.get('status') or {})}
-    if (not status.pop('startFailure', None) or vmi is not None
-            or vm_state.is_deleting(vm) or vm_state.starting(vm, vmi)):
+    if (not status.pop('startFailure', None) or state.vmi is not None
+            or vm_state.is_deleting(vm) or state.starting()):
         return False
     # The record also shows that a one-time boot has not started.
-    return not boot_overrides.boot_started({**vm, 'status': status}, vmi)
+    return not boot_overrides.boot_started(
+        state.with_vm({**vm, 'status': status}))
 
 
 class OneTimeBootReconciler:
@@ -250,31 +250,28 @@ class OneTimeBootReconciler:
         self._loop.add(machine)
 
     def _changed(self, machine: protocols.Machine,
-                 vm: objects.VirtualMachine | None,
-                 vmi: objects.VirtualMachineInstance | None) -> None:
+                 state: vm_state.VmState | None) -> None:
         """Queue a machine if it needs a change.
 
         Called by the cluster for each change of a VM or its VMI. Runs in the
         thread of the cache's notifications, so it must not call the API.
-
-        :param vm: the VM; None if it was deleted
         """
-        if vm is None:
+        if state is None:
             self._problems.pop(machine.uid, None)
             self._restarts.pop(machine.uid, None)
             self._denied.pop(machine.uid, None)
             self._loop.discard(machine.uid)
             return
-        self._log_problem(machine, vm, vmi)
-        if (desired_vm(vm, vmi) is not None or restart_record.restarting(vm)
-                or has_needless_back_off(vm, vmi)
-                or self._generation_lags(machine, vm, vmi)):
+        self._log_problem(machine, state)
+        if (desired_vm(state) is not None
+                or restart_record.restarting(state.vm)
+                or has_needless_back_off(state)
+                or self._generation_lags(machine, state)):
             self._loop.add(machine)
 
     def _log_problem(self, machine: protocols.Machine,
-                     vm: objects.VirtualMachine,
-                     vmi: objects.VirtualMachineInstance | None) -> None:
-        problem = power_state.problem(vm, vmi)
+                     state: vm_state.VmState) -> None:
+        problem = power_state.problem(state)
         if problem == self._problems.get(machine.uid):
             return
         if problem is None:
@@ -285,26 +282,25 @@ class OneTimeBootReconciler:
                     machine.qualified_name, problem.reason, problem.message)
 
     def _reconcile(self, machine: protocols.Machine,
-                   vm: objects.VirtualMachine,
-                   vmi: objects.VirtualMachineInstance | None) -> None:
-        edited = desired_vm(vm, vmi)
+                   state: vm_state.VmState) -> None:
+        edited = desired_vm(state)
         if edited is not None:
-            vm = machine.patch(patch(vm, edited))
-            if not restart_record.restarting(vm):
+            state = state.with_vm(machine.patch(patch(state.vm, edited)))
+            if not restart_record.restarting(state.vm):
                 LOG.info('%s: boot settings and run strategy restored',
                          machine.qualified_name)
-        if has_needless_back_off(vm, vmi):
-            vm = machine.patch_status([
-                {'op': 'remove', 'path': '/status/startFailure'}], vm)
-        if vmi is not None and self._generation_lags(machine, vm, vmi):
-            self._update_generation(machine, vm, vmi)
-        self._finish_restart(machine, vm, vmi)
+        if has_needless_back_off(state):
+            state = state.with_vm(machine.patch_status([
+                {'op': 'remove', 'path': '/status/startFailure'}], state.vm))
+        if state.vmi is not None and self._generation_lags(machine, state):
+            self._update_generation(machine, state.vm, state.vmi)
+        self._finish_restart(machine, state)
 
     def _generation_lags(self, machine: protocols.Machine,
-                         vm: objects.VirtualMachine,
-                         vmi: objects.VirtualMachineInstance | None) -> bool:
-        return (vmi is not None and observed_generation.lags(vm, vmi)
-                and self._denied.get(machine.uid) != vmi['metadata']['uid'])
+                         state: vm_state.VmState) -> bool:
+        return (state.vmi is not None and observed_generation.lags(state)
+                and self._denied.get(machine.uid)
+                != state.vmi['metadata']['uid'])
 
     def _update_generation(self, machine: protocols.Machine,
                            vm: objects.VirtualMachine,
@@ -318,12 +314,11 @@ class OneTimeBootReconciler:
                      'VMI ends: %s', machine.qualified_name, e)
 
     def _finish_restart(self, machine: protocols.Machine,
-                        vm: objects.VirtualMachine,
-                        vmi: objects.VirtualMachineInstance | None) -> None:
+                        state: vm_state.VmState) -> None:
         """Request a restart that a killed BMC process has not requested."""
-        pending = restart_record.restarting(vm)
-        start_pending = restart_record.start_pending(vm)
-        if not pending or vm_state.requests(vm) and not start_pending:
+        pending = restart_record.restarting(state.vm)
+        start_pending = restart_record.start_pending(state.vm)
+        if not pending or vm_state.requests(state.vm) and not start_pending:
             self._restarts.pop(machine.uid, None)
             return
         since = self._restarts.setdefault(machine.uid, time.monotonic())
@@ -335,15 +330,13 @@ class OneTimeBootReconciler:
         if not start_pending:
             machine.call('restart',
                          restart_record.restart_options(pending.get('force')))
-        elif not vmi_replacement.carry_on(machine, vm, vmi):
+        elif not vmi_replacement.carry_on(machine, state):
             return      # the next change of the VMI queues it again
         LOG.info('%s: restart of an earlier BMC process requested',
                  machine.qualified_name)
 
 
-def _end_restart(vm: objects.VirtualMachine,
-                 vmi: objects.VirtualMachineInstance | None,
-                 abandon: bool = False) -> None:
+def _end_restart(state: vm_state.VmState, abandon: bool = False) -> None:
     """Restore the run strategy of a VM whose restart is complete.
 
     It is complete when the next VMI exists or has ended, or none will come
@@ -351,10 +344,11 @@ def _end_restart(vm: objects.VirtualMachine,
     KubeVirt would not start again after its VMI has ended, is halted. A stop
     cannot be told from a deleted VMI.
 
-    :param vm: a copy of the VM, changed in place
+    :param state: its VM is changed
     :param abandon: whether to restore it also if the restart has not been
         requested yet
     """
+    vm, vmi = state.vm, state.vmi
     restart = restart_record.restarting(vm)
     if not restart:
         # None was begun, or another client has set a run strategy since.
@@ -378,7 +372,7 @@ def _end_restart(vm: objects.VirtualMachine,
     else:
         vm['spec']['runStrategy'] = strategy
     if off and (vmi is None or vm_state.is_deleting(vmi)
-                or not vm_state.starting(vm, vmi)):
+                or not state.starting()):
         run_strategy.halt(vm)
         if strategy is not None and run_strategy.saved(vm).strategy is None:
             run_strategy.save(vm, strategy)

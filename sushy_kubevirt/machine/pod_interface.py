@@ -19,46 +19,46 @@ from sushy_kubevirt.machine import boot_order
 if typing.TYPE_CHECKING:
     from sushy_kubevirt.kube import objects
     from sushy_kubevirt.machine import protocols
+    from sushy_kubevirt.machine import vm_state
 
 
-def is_excluded(machine: protocols.Machine, vm: objects.VirtualMachine,
-                vmi: objects.VirtualMachineInstance | None) -> bool:
+def is_excluded(machine: protocols.Machine, state: vm_state.VmState) -> bool:
     """Return whether only a preference keeps KubeVirt from adding it.
 
     While the VM is off, this may call the API, see `machine.Machine.sizes`.
     """
+    vm = state.vm
     # The VM's own value precedes that of the preference.
     if (not vm['spec'].get('preference')
             or not boot_order.lacks_interfaces(vm['spec']['template'])
             or 'autoattachPodInterface' in _devices(vm)):
         return False
-    domain = vmi['spec']['domain'] if vmi else machine.sizes(vm)
+    domain = state.vmi['spec']['domain'] if state.vmi else machine.sizes(vm)
     return (domain.get('devices') or {}).get(
         'autoattachPodInterface') is False
 
 
-def shown(machine: protocols.Machine, vm: objects.VirtualMachine,
-          vmi: objects.VirtualMachineInstance | None
+def shown(machine: protocols.Machine, state: vm_state.VmState
           ) -> objects.VirtualMachine:
     """Return the VM, as if it said itself what its preference says."""
-    if not is_excluded(machine, vm, vmi):
-        return vm
-    vm = copy.deepcopy(vm)
+    if not is_excluded(machine, state):
+        return state.vm
+    vm = copy.deepcopy(state.vm)
     _devices(vm)['autoattachPodInterface'] = False
     return vm
 
 
 @contextlib.contextmanager
-def showing(machine: protocols.Machine, vm: objects.VirtualMachine,
-            vmi: objects.VirtualMachineInstance | None) -> abc.Iterator[None]:
+def showing(machine: protocols.Machine, state: vm_state.VmState
+            ) -> abc.Iterator[None]:
     """Make the VM say in the meantime what its preference says.
 
-    :param vm: the VM, which is changed, and changed back at the end
+    :param state: its VM is changed, and changed back at the end
     """
-    if not is_excluded(machine, vm, vmi):
+    if not is_excluded(machine, state):
         yield
         return
-    devices = _devices(vm)
+    devices = _devices(state.vm)
     devices['autoattachPodInterface'] = False
     try:
         yield

@@ -52,8 +52,8 @@ def vmi_ended(vmi: objects.VirtualMachineInstance) -> WaitCondition:
     what = 'the VMI to end'
     if power_state.node_lost(vmi):
         what += '; its node does not respond'
-    return WaitCondition(what, lambda vm, now: (
-        now is None or now['metadata']['uid'] != uid))
+    return WaitCondition(what, lambda now: (
+        now.vmi is None or now.vmi['metadata']['uid'] != uid))
 
 
 def vmi_seen() -> WaitCondition:
@@ -61,8 +61,8 @@ def vmi_seen() -> WaitCondition:
 
     KubeVirt drops a stop request before that, see `vm_state.vmi_seen`.
     """
-    return WaitCondition('KubeVirt to observe the VMI', lambda vm, vmi: (
-        vmi is None or vm_state.vmi_seen(vm)))
+    return WaitCondition('KubeVirt to observe the VMI', lambda state: (
+        state.vmi is None or vm_state.vmi_seen(state.vm)))
 
 
 def run(machine: protocols.Machine, step: Step,
@@ -74,21 +74,20 @@ def run(machine: protocols.Machine, step: Step,
     :raises: `errors.Unavailable` if a condition is not met within
         Options.write_deadline
     """
-    def reconcile_first(vm: objects.VirtualMachine,
-                        vmi: objects.VirtualMachineInstance | None
-                        ) -> WaitCondition | None:
+    def reconcile_first(state: vm_state.VmState) -> WaitCondition | None:
         # Removes a used one-time override that the one-time boot reconciler
         # has not processed yet, so that the next VMI does not get it.
-        edited = one_time_boot.desired_vm(vm, vmi)
+        edited = one_time_boot.desired_vm(state)
         if edited is not None:
             try:
-                vm = machine.patch(one_time_boot.patch(vm, edited))
+                state = state.with_vm(machine.patch(
+                    one_time_boot.patch(state.vm, edited)))
             except errors.Rejected as e:
                 # The power action does not depend on it.
                 LOG.warning('%s: settings of an earlier one-time boot could '
                             'not be restored before this power action: %s',
                             machine.qualified_name, e)
-        awaited = step(vm, vmi)
+        awaited = step(state)
         if awaited is not None:
             # Not from the cache: the VMI in it may be newer than the VM, and
             # an action that starts the VM would await the end of its VMI.

@@ -53,60 +53,58 @@ def on(machine: protocols.Machine) -> None:
                      functools.partial(_start_cached, machine))
 
 
-def _start_cached(machine: protocols.Machine, vm: objects.VirtualMachine,
-                  vmi: objects.VirtualMachineInstance | None) -> bool:
+def _start_cached(machine: protocols.Machine, state: vm_state.VmState) -> bool:
     """Start a VM that is off in the cache, see `machine.Machine.write`.
 
     All depends on the VM being as it was cached: then it has no VMI
-    (`vm_state.is_idle`). The patch that replaces ``Halted`` is refused
+    (`vm_state.VmState.is_idle`). The patch that replaces ``Halted`` is refused
     otherwise. KubeVirt's ``start`` has no guard, and sets ``Always`` if the
     VM has become ``Halted``. So the VM is read before.
     """
-    if (not vm_state.is_idle(vm, vmi)
+    vm = state.vm
+    if (not state.is_idle()
             or power_state.recovery_required(vm)
-            or one_time_boot.desired_vm(vm, vmi) is not None):
+            or one_time_boot.desired_vm(state) is not None):
         return False
     if (run_strategy.of(vm) != run_strategy.HALTED
             or run_strategy.uses_running_field(vm)):
         if (machine.fetch_vm()['metadata']['resourceVersion']
                 != vm['metadata']['resourceVersion']):
             return False
-    _start(machine, vm, None)
+    _start(machine, state)
     return True
 
 
-def _on_step(machine: protocols.Machine, vm: objects.VirtualMachine,
-             vmi: objects.VirtualMachineInstance | None
+def _on_step(machine: protocols.Machine, state: vm_state.VmState
              ) -> power_action.WaitCondition | None:
+    vm, vmi = state.vm, state.vmi
     if vm_state.is_deleting(vm):
         raise errors.WrongState(
             f'{machine.qualified_name} is being deleted')
-    state = power_state.state(vm, vmi)
+    power = power_state.of(state)
     if run_strategy.of(vm) == run_strategy.WAIT_AS_RECEIVER:
-        if state is power_state.PowerState.ON:
+        if power is power_state.PowerState.ON:
             return None
         raise power_action.migration_target_error(machine)
     recovery = power_state.recovery_required(vm)
     if recovery is not None and not vm_state.is_active(vmi):
         raise errors.WrongState(
             f'{machine.qualified_name} cannot be started: {recovery.message}')
-    if state is power_state.PowerState.PAUSED:
+    if power is power_state.PowerState.PAUSED:
         machine.call('unpause', resource=api_resources.VMI)
         return None
-    if (vm_state.starting(vm, vmi)
-            and not vm_state.starting_without_retry(vm, vmi)):
+    if state.starting() and not state.starting_without_retry():
         # KubeVirt starts it without a request.
-        return _end_back_off(machine, vm, vmi)
+        return _end_back_off(machine, state)
     if not vm_state.is_active(vmi):
-        return _start(machine, vm, vmi)
-    if vm_state.stopping(vm, vmi):
+        return _start(machine, state)
+    if state.stopping():
         # KubeVirt accepts a start only when the VMI is gone.
         return power_action.vmi_ended(vmi)
     return None
 
 
-def _end_back_off(machine: protocols.Machine, vm: objects.VirtualMachine,
-                  vmi: objects.VirtualMachineInstance | None
+def _end_back_off(machine: protocols.Machine, state: vm_state.VmState
                   ) -> power_action.WaitCondition | None:
     """Let KubeVirt start a VM at once that failed to start before.
 
@@ -114,6 +112,7 @@ def _end_back_off(machine: protocols.Machine, vm: objects.VirtualMachine,
     (startFailureBackoffTimeLeft in pkg/virt-controller/watch/vm/vm.go), and
     sets that field again while it sees the failed VMI.
     """
+    vm, vmi = state.vm, state.vmi
     if (not vm_state.is_active(vmi)
             and (vm.get('status') or {}).get('startFailure')):
         if vmi is not None:
@@ -123,10 +122,10 @@ def _end_back_off(machine: protocols.Machine, vm: objects.VirtualMachine,
     return None
 
 
-def _start(machine: protocols.Machine, vm: objects.VirtualMachine,
-           vmi: objects.VirtualMachineInstance | None
+def _start(machine: protocols.Machine, state: vm_state.VmState
            ) -> power_action.WaitCondition | None:
     """Start a VM that is off: no VMI, or one that has ended."""
+    vm, vmi = state.vm, state.vmi
     strategy = run_strategy.of(vm)
     if strategy == run_strategy.ONCE:
         # KubeVirt keeps the ended VMI and creates another if it is deleted.
@@ -162,8 +161,8 @@ def _request_start(machine: protocols.Machine) -> None:
     except errors.Conflict:
         # Refused if KubeVirt has created the VMI because of the new strategy.
         if not machine.wait(
-                lambda vm, vmi: (vm_state.is_active(vmi)
-                                 and not vm_state.stopping(vm, vmi)),
+                lambda state: (vm_state.is_active(state.vmi)
+                               and not state.stopping()),
                 _BEGUN_SECONDS):
             raise
 
@@ -230,22 +229,21 @@ class _Off:
         self._force = force
         self._unconfirmed = False
 
-    def step(self, vm: objects.VirtualMachine,
-             vmi: objects.VirtualMachineInstance | None
+    def step(self, state: vm_state.VmState
              ) -> power_action.WaitCondition | None:
         machine = self._machine
-        if restart_record.start_pending(vm):
-            edited = copy.deepcopy(vm)
+        if restart_record.start_pending(state.vm):
+            edited = copy.deepcopy(state.vm)
             restart_record.cancel_pending_start(edited)
-            vm = json_patch.send(machine, vm, edited)
+            state = state.with_vm(json_patch.send(machine, state.vm, edited))
+        vm, vmi = state.vm, state.vmi
         if run_strategy.of(vm) == run_strategy.WAIT_AS_RECEIVER:
             if vmi is None:
                 return None
             raise power_action.migration_target_error(machine)
         if not vm_state.is_active(vmi):
-            return self._cancel_start(vm, vmi)
-        if (vm_state.stopping(vm, vmi)
-                and not vm_state.starting(vm, vmi)
+            return self._cancel_start(state)
+        if (state.stopping() and not state.starting()
                 and (not self._force or vm_state.grace_period(vmi) == 0)):
             self._resume(vmi)
             return None
@@ -267,8 +265,7 @@ class _Off:
         if not self._force:
             resume(self._machine, vmi)
 
-    def _cancel_start(self, vm: objects.VirtualMachine,
-                      vmi: objects.VirtualMachineInstance | None
+    def _cancel_start(self, state: vm_state.VmState
                       ) -> power_action.WaitCondition | None:
         """Cancel the start of a VM that has no active VMI.
 
@@ -279,8 +276,8 @@ class _Off:
         :returns: the condition for that; None when there is nothing left to
             cancel
         """
-        machine = self._machine
-        starting = vm_state.starting(vm, vmi)
+        vm, machine = state.vm, self._machine
+        starting = state.starting()
         if vm_state.start_requested(vm) or starting and not (
                 self._unconfirmed or vm_state.stop_requested(vm)):
             # Before Halted, so that the machine is not Off in between. Also
@@ -288,7 +285,7 @@ class _Off:
             # no action to cancel.
             vm = _replace_requests(machine, vm)
         self._unconfirmed |= starting
-        if vm_state.starting(vm, vmi):
+        if state.with_vm(vm).starting():
             vm = _halt(machine, vm)
         if self._unconfirmed and not vm_state.stop_requested(vm):
             vm = _replace_requests(machine, vm)
@@ -297,8 +294,8 @@ class _Off:
         self._unconfirmed = False
         return power_action.WaitCondition(
             'KubeVirt to cancel its start',
-            lambda vm, vmi: (vm_state.is_active(vmi)
-                             or not vm_state.stop_requested(vm)))
+            lambda state: (vm_state.is_active(state.vmi)
+                           or not vm_state.stop_requested(state.vm)))
 
 
 def _halt(machine: protocols.Machine, vm: objects.VirtualMachine
@@ -353,7 +350,7 @@ def _prepare_stop(machine: protocols.Machine, vm: objects.VirtualMachine,
         # one that was just given it, and would be started.
         return vm, power_action.WaitCondition(
             'KubeVirt to observe its run strategy',
-            lambda vm, vmi: vmi is None or vm_state.observed(vm))
+            lambda state: state.vmi is None or vm_state.observed(state.vm))
     if (strategy in run_strategy.OFF_AFTER_SHUTDOWN
             and not vm_state.vmi_seen(vm)):
         return vm, power_action.vmi_seen()
@@ -371,9 +368,8 @@ def resume(machine: protocols.Machine,
     virt-handler repeats a request that failed. virt-api may refuse to resume
     the guest, for example during a snapshot; it is stopped nevertheless.
     """
-    def step(_vm: objects.VirtualMachine,
-             vmi: objects.VirtualMachineInstance | None) -> None:
-        if _can_be_resumed(vmi):
+    def step(state: vm_state.VmState) -> None:
+        if _can_be_resumed(state.vmi):
             machine.call('unpause', resource=api_resources.VMI)
 
     if _can_be_resumed(vmi):

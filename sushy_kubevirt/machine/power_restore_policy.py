@@ -102,30 +102,31 @@ def change(machine: protocols.Machine, policy: Policy) -> changes.Change:
     :raises: when it is called, `errors.WrongState` for the target of a
         migration
     """
-    return lambda vm, vmi: _change(machine, vm, vmi, _STRATEGY[policy])
+    return lambda state: _change(machine, state, _STRATEGY[policy])
 
 
-def _change(machine: protocols.Machine, vm: objects.VirtualMachine,
-            vmi: objects.VirtualMachineInstance | None, strategy_to_set: str
-            ) -> power_action.WaitCondition | None:
+def _change(machine: protocols.Machine, state: vm_state.VmState,
+            strategy_to_set: str) -> power_action.WaitCondition | None:
+    vm = state.vm
     strategy = run_strategy.of(vm)
     if strategy == run_strategy.WAIT_AS_RECEIVER:
         raise power_action.migration_target_error(machine)
     if restart_record.restarting(vm):
         return power_action.WaitCondition(
-            'it to restart', lambda vm, vmi: not restart_record.restarting(vm))
+            'it to restart',
+            lambda state: not restart_record.restarting(state.vm))
     before = copy.deepcopy(vm)
-    if vm_state.is_active(vmi) and not vm_state.stopping(vm, vmi):
-        _while_on(vm, vmi, strategy_to_set)
-    elif not vm_state.starting(vm, vmi):
-        _while_off(vm, vmi, strategy_to_set)
+    if vm_state.is_active(state.vmi) and not state.stopping():
+        _while_on(vm, state.vmi, strategy_to_set)
+    elif not state.starting():
+        _while_off(state, strategy_to_set)
     elif (strategy_to_set != strategy
             and strategy_to_set in run_strategy.OFF_AFTER_SHUTDOWN
             and run_strategy.saved(vm).strategy != strategy_to_set):
         # KubeVirt might not complete the start under the new strategy.
-        return power_action.WaitCondition('it to start', lambda vm, vmi: (
-            vm_state.is_active(vmi) and not vm_state.stopping(vm, vmi)
-            or not vm_state.starting(vm, vmi)))
+        return power_action.WaitCondition('it to start', lambda state: (
+            vm_state.is_active(state.vmi) and not state.stopping()
+            or not state.starting()))
     elif strategy_to_set == run_strategy.ALWAYS:
         _set_strategy(vm, strategy_to_set)
     run_strategy.tell_harvester(before, vm)
@@ -154,11 +155,10 @@ def _ends_at_reboot(vmi: objects.VirtualMachineInstance) -> bool:
             and domain.get('rebootPolicy') == boot_overrides.TERMINATE)
 
 
-def _while_off(vm: objects.VirtualMachine,
-               vmi: objects.VirtualMachineInstance | None, strategy_to_set: str
-               ) -> None:
+def _while_off(state: vm_state.VmState, strategy_to_set: str) -> None:
+    vm = state.vm
     strategy = run_strategy.of(vm)
-    ending = vm_state.is_active(vmi)
+    ending = vm_state.is_active(state.vmi)
     if strategy == strategy_to_set or (
             strategy_to_set == run_strategy.MANUAL and not ending):
         # Not Always here: a VM under Always is not off.

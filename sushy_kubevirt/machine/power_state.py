@@ -169,37 +169,36 @@ class _Failure:
     since: float = 0.0
 
 
-def state(vm: objects.VirtualMachine,
-          vmi: objects.VirtualMachineInstance | None) -> PowerState:
+def of(state: vm_state.VmState) -> PowerState:
     """Return the power state of a VM."""
+    vm, vmi = state.vm, state.vmi
     if not vm_state.is_active(vmi):
-        if problem(vm, vmi):
+        if problem(state):
             return PowerState.OFF
-        if vm_state.starting(vm, vmi):
+        if state.starting():
             return PowerState.POWERING_ON
-        if vm_state.stop_pending(vm, vmi):
+        if state.stop_pending():
             return PowerState.POWERING_OFF
         # A VM's status may tell of a VMI that the watch has not delivered.
         status = (vm.get('status') or {}).get('printableStatus')
-        unseen = (status in _OF_A_VMI and vmi is None
-                  and vm_state.vmi_seen(vm))
+        unknown = vmi is None and not state.vmi_gone
+        unseen = status in _OF_A_VMI and unknown and vm_state.vmi_seen(vm)
         starting = status == 'Starting' and (
             vmi is None or vm_state.is_deleting(vmi))
         if ((starting or unseen)
                 and run_strategy.of(vm) != run_strategy.HALTED):
             return PowerState.POWERING_ON
-        if unseen or (status in ('Starting', 'Stopping') and vmi is None
-                      and not vm_state.vmi_gone(vm)):
+        if unseen or status in ('Starting', 'Stopping') and unknown:
             return PowerState.POWERING_OFF
         return PowerState.OFF
-    if vm_state.stopping(vm, vmi):
+    if state.stopping():
         return PowerState.POWERING_OFF
     if vm_state.phase(vmi) in ('Running', 'Unknown'):
         # Unknown: its node does not respond; the guest may still run.
         if paused(vmi):
             return PowerState.PAUSED
         return PowerState.ON
-    if problem(vm, vmi):
+    if problem(state):
         return PowerState.OFF
     return PowerState.POWERING_ON
 
@@ -258,8 +257,7 @@ def reconcile_error(vm: objects.VirtualMachine) -> Problem | None:
     return failure.problem if _remaining(failure) <= 0 else None
 
 
-def problem(vm: objects.VirtualMachine,
-            vmi: objects.VirtualMachineInstance | None) -> Problem | None:
+def problem(state: vm_state.VmState) -> Problem | None:
     """Return why a VM that was started cannot run.
 
     A start that failed is repeated by KubeVirt, and becomes a problem if it
@@ -267,20 +265,19 @@ def problem(vm: objects.VirtualMachine,
 
     :returns: None for a VM that runs, is off or may still start
     """
-    failure = _failure(vm, vmi)
+    failure = _failure(state)
     if failure is None or _remaining(failure) > 0:
         return None
     return failure.problem
 
 
-def seconds_until_problem(vm: objects.VirtualMachine,
-                          vmi: objects.VirtualMachineInstance | None
+def seconds_until_problem(state: vm_state.VmState
                           ) -> float | None:
     """Return when a failed start will be a `problem`, by time alone.
 
     :returns: seconds; None if nothing has failed, or it is a problem already
     """
-    failure = _failure(vm, vmi)
+    failure = _failure(state)
     seconds = failure and _remaining(failure)
     return seconds if seconds and seconds > 0 else None
 
@@ -291,17 +288,17 @@ def _remaining(failure: _Failure) -> float:
     return failure.since + GRACE_SECONDS - time.time()
 
 
-def _failure(vm: objects.VirtualMachine,
-             vmi: objects.VirtualMachineInstance | None) -> _Failure | None:
+def _failure(state: vm_state.VmState) -> _Failure | None:
     """Return the `_Failure` of a VM that was started, or None."""
+    vmi = state.vmi
     if vm_state.is_active(vmi):
         if (vm_state.phase(vmi) in ('Running', 'Unknown')
-                or vm_state.stopping(vm, vmi)):
+                or state.stopping()):
             return None
-        return _vmi_failure(vm, vmi)
-    if vm_state.starting(vm, vmi):
-        return _vm_failure(vm)
-    if vmi is not None and _has_failed_start(vm, vmi):
+        return _vmi_failure(state.vm, vmi)
+    if state.starting():
+        return _vm_failure(state.vm)
+    if vmi is not None and _has_failed_start(state.vm, vmi):
         return _Failure(Problem(_START_FAILED, _message(
             _condition(vmi, 'Synchronized', 'False') or {
                 'message': 'The VMI ended before its guest ran'}, '')))

@@ -18,6 +18,7 @@ if typing.TYPE_CHECKING:
     from sushy_kubevirt.kube import feature_gates
     from sushy_kubevirt.kube import objects
     from sushy_kubevirt.machine import options
+    from sushy_kubevirt.machine import vm_state
 
     # Members of the protocols have the names of modules.
     Client: typing.TypeAlias = client.Client
@@ -25,15 +26,16 @@ if typing.TYPE_CHECKING:
     Options: typing.TypeAlias = options.Options
     Vm: typing.TypeAlias = objects.VirtualMachine
     Vmi: typing.TypeAlias = objects.VirtualMachineInstance
+    VmState: typing.TypeAlias = vm_state.VmState
 
 ResultT = typing.TypeVar('ResultT')
 
-#: Function of a VM and its VMI, or None without one.
-Step: typing.TypeAlias = 'abc.Callable[[Vm, Vmi | None], ResultT]'
+#: Function of the state of a VM.
+Step: typing.TypeAlias = 'abc.Callable[[VmState], ResultT]'
 
-#: Function of a machine, its VM, None if it was deleted, and its VMI.
+#: Function of a machine and its state, None if its VM was deleted.
 Subscriber: typing.TypeAlias = (
-    'abc.Callable[[typing.Any, Vm | None, Vmi | None], None]')
+    'abc.Callable[[typing.Any, VmState | None], None]')
 
 #: Operations of a JSON patch (RFC 6902).
 Operations: typing.TypeAlias = 'abc.Sequence[objects.Json]'
@@ -88,13 +90,13 @@ class Machine(typing.Protocol):
     def gates(self) -> feature_gates.Gates:
         ...
 
-    def objects(self) -> tuple[Vm, Vmi | None]:
+    def state(self) -> VmState:
         ...
 
-    def cached_objects(self) -> tuple[Vm, Vmi | None] | tuple[None, None]:
+    def cached_state(self) -> VmState | None:
         ...
 
-    def fetch(self) -> tuple[Vm, Vmi | None]:
+    def fetch(self) -> VmState:
         ...
 
     def fetch_vm(self) -> Vm:

@@ -16,8 +16,8 @@ from sushy_kubevirt.kube import errors
 from sushy_kubevirt.kube import retry
 
 if typing.TYPE_CHECKING:
-    from sushy_kubevirt.kube import objects
     from sushy_kubevirt.machine import protocols
+    from sushy_kubevirt.machine import vm_state
 
 MachineT = typing.TypeVar('MachineT', bound='protocols.Machine')
 
@@ -39,15 +39,14 @@ class ReconcileLoop(typing.Generic[MachineT]):
 
     :param name: name of the thread
     :param subject: what is reconciled, for log messages
-    :param reconcile: called with objects that were just read from the API
+    :param reconcile: called with a state that was just read from the API
     :param worker: one that other loops use too, started by its owner; None
         for one of its own
     """
 
     def __init__(self, name: str, subject: str,
                  reconcile: abc.Callable[
-                     [MachineT, objects.VirtualMachine,
-                      objects.VirtualMachineInstance | None], None],
+                     [MachineT, vm_state.VmState], None],
                  worker: delaying_queue.Worker | None = None) -> None:
         self._subject = subject
         self._reconcile = reconcile
@@ -97,7 +96,7 @@ class ReconcileLoop(typing.Generic[MachineT]):
             return
         failures = self._failures.pop(machine.uid, 0)
         try:
-            self._reconcile(machine, *machine.fetch())
+            self._reconcile(machine, machine.fetch())
         except errors.MachineNotFound:
             pass
         except errors.Unavailable as e:

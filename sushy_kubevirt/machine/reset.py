@@ -19,7 +19,6 @@ from sushy_kubevirt.machine import restart_record
 from sushy_kubevirt.machine import vm_state
 
 if typing.TYPE_CHECKING:
-    from sushy_kubevirt.kube import objects
     from sushy_kubevirt.machine import protocols
 
 LOG = logging.getLogger(__name__)
@@ -48,34 +47,33 @@ def reset(machine: protocols.Machine, reset_type: power_state.ResetType,
 
 
 def shows(reset_type: power_state.ResetType, before: str | None,
-          vm: objects.VirtualMachine,
-          vmi: objects.VirtualMachineInstance | None) -> bool:
+          state: vm_state.VmState) -> bool:
     """Return whether the objects of a machine show the effect of `reset`.
 
     :param reset_type: one of IPMI's Chassis Control
     :param before: uid of the active VMI before it was requested, or None
     """
+    vmi = state.vmi
     uid = vmi['metadata']['uid'] if vm_state.is_active(vmi) else None
     if reset_type in _RESTARTS:
-        return (vm_state.start_requested(vm)
-                or restart_record.start_pending(vm)
+        return (vm_state.start_requested(state.vm)
+                or restart_record.start_pending(state.vm)
                 or uid not in (None, before))
     if reset_type in _STOPS:
-        return not vm_state.starting(vm, vmi) and (
-            vmi is None or uid is None or vm_state.stopping(vm, vmi) and (
+        return not state.starting() and (
+            vmi is None or uid is None or state.stopping() and (
                 not _STOPS[reset_type]
                 # It may have been shutting down before.
                 or vm_state.grace_period(vmi) == 0))
     return (reset_type is power_state.ResetType.ON
-            and power_state.state(vm, vmi) in _STARTED)
+            and power_state.of(state) in _STARTED)
 
 
 def _push_power_button(machine: protocols.Machine) -> None:
-    vm, vmi = machine.write(lambda vm, vmi: (vm, vmi))
-    state = power_state.state(vm, vmi)
-    if state is power_state.PowerState.OFF:
+    power = machine.write(power_state.of)
+    if power is power_state.PowerState.OFF:
         power_on_off.on(machine)
-    elif state is not power_state.PowerState.POWERING_OFF:
+    elif power is not power_state.PowerState.POWERING_OFF:
         power_on_off.shut_down(machine)
 
 
@@ -91,15 +89,14 @@ def _resume(machine: protocols.Machine) -> None:
 
 def _set_paused(machine: protocols.Machine, before: power_state.PowerState,
                 action: str, after: power_state.PowerState) -> None:
-    def step(vm: objects.VirtualMachine,
-             vmi: objects.VirtualMachineInstance | None) -> None:
-        state = power_state.state(vm, vmi)
-        if state is after:
+    def step(state: vm_state.VmState) -> None:
+        power = power_state.of(state)
+        if power is after:
             return
-        if state is not before:
+        if power is not before:
             done = 'paused' if action == 'pause' else 'resumed'
             raise errors.WrongState(
-                f'{machine.qualified_name} is {state.value}; only a machine '
+                f'{machine.qualified_name} is {power.value}; only a machine '
                 f'that is {before.value} can be {done}')
         try:
             machine.call(action, resource=api_resources.VMI)
@@ -110,7 +107,7 @@ def _set_paused(machine: protocols.Machine, before: power_state.PowerState,
             raise
 
     machine.write(step)
-    machine.wait(lambda vm, vmi: power_state.state(vm, vmi) is not before,
+    machine.wait(lambda state: power_state.of(state) is not before,
                  _PAUSE_SECONDS)
 
 

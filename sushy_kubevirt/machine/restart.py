@@ -63,7 +63,7 @@ def restart(machine: protocols.Machine, force: bool, power_on: bool) -> None:
         power_on_off.on(machine)
     elif restart.one_time_boot:
         machine.write(
-            lambda vm, vmi: _run_restarted_under_always(machine, vm, vmi))
+            lambda state: _run_restarted_under_always(machine, state))
 
 
 class _Restart:
@@ -88,27 +88,26 @@ class _Restart:
         #: True if a one-time boot starts that ends with the guest's reboot.
         self.one_time_boot = False
 
-    def step(self, vm: objects.VirtualMachine,
-             vmi: objects.VirtualMachineInstance | None
+    def step(self, state: vm_state.VmState
              ) -> power_action.WaitCondition | None:
+        vm, vmi = state.vm, state.vmi
         uid = vmi['metadata']['uid'] if vm_state.is_active(vmi) else None
-        coming = uid is None and vm_state.starting(vm, vmi)
+        coming = uid is None and state.starting()
         if (self._force and restart_record.start_pending(vm) and uid in (
                 None, restart_record.restarting(vm).get('vmi'))):
             # Begun here, or by a request that was not completed.
-            return self._continue_replacement(vm, vmi)
+            return self._continue_replacement(state)
         if self._replacing and uid in (None, self._uid):
             return None     # complete, or cancelled by a stop
         if self._uid not in (None, uid) and (uid or coming):
             return None     # already restarted
         if (vmi is not None and uid and self._uid == uid
-                and vm_state.stopping(vm, vmi)
-                and vm_state.starting(vm, vmi)):
+                and state.stopping() and state.starting()):
             # Requested here, or by another client.
-            return self._restart_stopping(vm, vmi)
+            return self._restart_stopping(state, vmi)
         # What follows remembers what it was called with.
         blocking.check()
-        problem = power_state.problem(vm, vmi)
+        problem = power_state.problem(state)
         if vmi is None or uid is None:
             if coming and not problem:
                 return self._await_vmi()
@@ -125,13 +124,13 @@ class _Restart:
             raise errors.WrongState(
                 f'{self._machine.qualified_name} cannot be restarted while '
                 'its volumes are migrated')
-        if vm_state.stopping(vm, vmi):
-            return self._restart_stopping(vm, vmi)
+        if state.stopping():
+            return self._restart_stopping(state, vmi)
         if not vm_state.vmi_seen(vm):
             return power_action.vmi_seen()
         if (self._force and power_state.paused(vmi)
                 and not _ends_paused_guests(self._machine)):
-            return self._replace(vm, vmi)
+            return self._replace(state, vmi)
         self._uid = uid
         self._restart(vm, vmi)
         return None
@@ -150,28 +149,28 @@ class _Restart:
         self._awaited_vmi = True
         return power_action.WaitCondition(
             'the VMI to be created',
-            lambda vm, vmi: (vm_state.is_active(vmi)
-                             or not vm_state.starting(vm, vmi)),
+            lambda state: (vm_state.is_active(state.vmi)
+                           or not state.starting()),
             _COMING_SECONDS)
 
-    def _restart_stopping(self, vm: objects.VirtualMachine,
+    def _restart_stopping(self, state: vm_state.VmState,
                           vmi: objects.VirtualMachineInstance
                           ) -> power_action.WaitCondition | None:
         """Restart a machine whose VMI is being stopped."""
-        if vm_state.starting(vm, vmi):
+        if state.starting():
             # A restart is in progress. If it hangs it may be forced.
             grace = vm_state.grace_period(vmi)
             hangs = (grace is None or grace > _FORCED_GRACE_SECONDS
                      or grace > 0 and power_state.paused(vmi))
             if (self._force and self._uid is None
                     and vm_state.has_run(vmi) and hangs):
-                return self._replace(vm, vmi)
+                return self._replace(state, vmi)
             if not self._force:
                 power_on_off.resume(self._machine, vmi)
         elif (self._force and self._uid is None
-                and not vm_state.is_deleting(vm)):
+                and not vm_state.is_deleting(state.vm)):
             # A forced restart of a machine that hangs while shutting down.
-            return self._replace(vm, vmi)
+            return self._replace(state, vmi)
         else:
             self._refuse(errors.WrongState(
                 f'{self._machine.qualified_name} is shutting down and cannot '
@@ -196,9 +195,10 @@ class _Restart:
         if not self._force:
             power_on_off.resume(self._machine, vmi)
 
-    def _replace(self, vm: objects.VirtualMachine,
+    def _replace(self, state: vm_state.VmState,
                  vmi: objects.VirtualMachineInstance
                  ) -> power_action.WaitCondition | None:
+        vm = state.vm
         edited = copy.deepcopy(vm)
         boot_overrides.preserve_once(edited, vmi)
         if (run_strategy.of(vm) == run_strategy.HALTED
@@ -210,15 +210,14 @@ class _Restart:
         restart_record.begin_restart(edited, vmi['metadata']['uid'], True,
                                      start_pending=True)
         run_strategy.tell_harvester(vm, edited)
-        vm = json_patch.send(self._machine, vm, edited)
-        return self._continue_replacement(vm, vmi)
+        return self._continue_replacement(state.with_vm(
+            json_patch.send(self._machine, vm, edited)))
 
-    def _continue_replacement(self, vm: objects.VirtualMachine,
-                              vmi: objects.VirtualMachineInstance | None
+    def _continue_replacement(self, state: vm_state.VmState
                               ) -> power_action.WaitCondition | None:
         self._replacing = True
-        self._uid = restart_record.restarting(vm).get('vmi')
-        if vmi_replacement.carry_on(self._machine, vm, vmi):
+        self._uid = restart_record.restarting(state.vm).get('vmi')
+        if vmi_replacement.carry_on(self._machine, state):
             return None
         return power_action.WaitCondition(
             'KubeVirt to stop the VMI', vmi_replacement.is_ending)
@@ -231,17 +230,15 @@ class _Restart:
 
 
 def _run_restarted_under_always(machine: protocols.Machine,
-                                vm: objects.VirtualMachine,
-                                vmi: objects.VirtualMachineInstance | None
-                                ) -> None:
+                                state: vm_state.VmState) -> None:
     # After the restart and not before it: if the restart failed, a VM under
     # Always would start again after its guest shut down. If this process ends
     # before this step, the one-time boot reconciler does it.
-    strategy = run_strategy.of(vm)
+    strategy = run_strategy.of(state.vm)
     if (strategy in run_strategy.OFF_AFTER_SHUTDOWN
-            and boot_overrides.ends_at_reboot(vm)
-            and vm_state.starting(vm, vmi)):
-        power_on_off.run_under_always(machine, vm, strategy)
+            and boot_overrides.ends_at_reboot(state.vm)
+            and state.starting()):
+        power_on_off.run_under_always(machine, state.vm, strategy)
 
 
 def _ends_paused_guests(machine: protocols.Machine) -> bool:

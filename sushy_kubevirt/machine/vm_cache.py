@@ -43,9 +43,9 @@ if typing.TYPE_CHECKING:
 
 _ObjectT = typing.TypeVar('_ObjectT', bound=abc.Mapping[str, typing.Any])
 
-#: Function of a VM's key, the VM, None if it was deleted, and its VMI.
+#: Function of a VM's key and its state, None if it was deleted.
 Subscriber: typing.TypeAlias = (
-    'abc.Callable[[ObjectKey, Vm | None, Vmi | None], None]')
+    'abc.Callable[[ObjectKey, vm_state.VmState | None], None]')
 
 LOG = logging.getLogger(__name__)
 
@@ -289,13 +289,10 @@ class VmCache:
             return Identity(entry.uid, normalized_uuid(entry.uid)
                             or entry.link or '')
 
-    def objects(self, key: ObjectKey) -> tuple[Vm | None, Vmi | None]:
-        """Return a VM and its VMI. Both are shared and must not be changed.
-
-        For a VMI that is known to be gone see `vm_state.without_vmi`.
-        """
+    def state(self, key: ObjectKey) -> vm_state.VmState | None:
+        """Return a VM and its VMI, None if there is no such VM."""
         with self._lock:
-            return self._unpack_pair(self._entries(key))
+            return self._state(self._entries(key))
 
     def version(self, key: ObjectKey, alone: bool = False) -> Version | None:
         """Return a value that changes when a VM, its VMI or UUID does.
@@ -330,12 +327,13 @@ class VmCache:
             entry = self._vmis.get(key)
             return entry.uid if entry is not None else None
 
-    def _unpack_pair(self, entries: Entries) -> tuple[Vm | None, Vmi | None]:
-        vm = None if entries.vm is None else self._unpack(entries.vm)
-        vmi = None if entries.vmi is None else self._unpack(entries.vmi)
-        if vm is not None and vmi is None and entries.ended:
-            vm = vm_state.without_vmi(vm)
-        return vm, vmi
+    def _state(self, entries: Entries) -> vm_state.VmState | None:
+        if entries.vm is None:
+            return None
+        vm = self._unpack(entries.vm)
+        if entries.vmi is None:
+            return vm_state.VmState(vm, None, entries.ended)
+        return vm_state.VmState(vm, self._unpack(entries.vmi))
 
     def _unpack(self, entry: object_cache.Entry[_ObjectT]) -> _ObjectT:
         # Keyed by the entry, as each version of an object has its own.
@@ -602,14 +600,13 @@ class VmCache:
                 return
             key, entries, callbacks = notification
             with self._lock:
-                vm, vmi = self._unpack_pair(entries)
-            seconds = (None if vm is None
-                       else power_state.seconds_until_problem(vm, vmi))
+                state = self._state(entries)
+            seconds = state and power_state.seconds_until_problem(state)
             if seconds:
                 heapq.heappush(problems, (time.monotonic() + seconds, key))
             for callback in callbacks:
                 try:
-                    callback(key, vm, vmi)
+                    callback(key, state)
                 except Exception:
                     LOG.exception('A subscriber failed to process a change '
                                   'of %s/%s', *key)

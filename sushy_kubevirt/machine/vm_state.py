@@ -9,6 +9,8 @@ the power state, `reset` contains the BMC's power actions.
 
 from __future__ import annotations
 
+import copy
+import dataclasses
 import typing
 
 from sushy_kubevirt.machine import restart_record
@@ -40,38 +42,13 @@ def stop_requested(vm: objects.VirtualMachine) -> bool:
     return (requests(vm) or [{}])[0].get('action') == 'Stop'
 
 
-def without_vmi(vm: objects.VirtualMachine) -> objects.VirtualMachine:
-    """Return a VM, marked as one whose VMI is known to be gone.
+def vmi_seen(vm: objects.VirtualMachine) -> bool:
+    """Return True if KubeVirt has noticed that the VM has a VMI.
 
-    KubeVirt may not have updated the VM's status.
-
-    :param vm: the VM, not changed
+    Its controller reads from caches. While it does not know of a VMI, it
+    treats a request to stop that VMI as carried out and drops it.
     """
-    return {**vm, 'vmiGone': True}
-
-
-def vmi_gone(vm: objects.VirtualMachine) -> bool:
-    """Return True for a VM from `without_vmi`."""
-    return vm.get('vmiGone', False)
-
-
-def stop_pending(vm: objects.VirtualMachine,
-                 vmi: objects.VirtualMachineInstance | None) -> bool:
-    """Return True if a stop is requested, not of a VMI known to have ended.
-
-    :param vmi: None, or a VMI that has ended
-    """
-    if not stop_requested(vm):
-        return False
-    if vmi is not None:
-        return not _stop_requested_of(vm, vmi)
-    return not (vmi_gone(vm) and requests(vm)[0].get('uid'))
-
-
-def _stop_requested_of(vm: objects.VirtualMachine,
-                       vmi: objects.VirtualMachineInstance) -> bool:
-    return (stop_requested(vm)
-            and requests(vm)[0].get('uid') == vmi['metadata']['uid'])
+    return bool((vm.get('status') or {}).get('created'))
 
 
 def phase(vmi: objects.VirtualMachineInstance) -> str:
@@ -118,101 +95,123 @@ def grace_period(vmi: objects.VirtualMachineInstance) -> int | None:
     return vmi['spec'].get('terminationGracePeriodSeconds')
 
 
-def stopping(vm: objects.VirtualMachine,
-             vmi: objects.VirtualMachineInstance | None) -> bool:
-    """Return True for an active VMI that is being stopped."""
-    return is_active(vmi) and (
-        is_deleting(vmi) or is_deleting(vm)
-        or run_strategy.of(vm) == run_strategy.HALTED
-        or _stop_requested_of(vm, vmi))
-
-
-def starting(vm: objects.VirtualMachine,
-             vmi: objects.VirtualMachineInstance | None) -> bool:
-    """Return True if KubeVirt will create a VMI without a further request.
-
-    :param vmi: None, or a VMI that has ended or is being stopped: the
-        question is then about its successor
-    """
-    if is_deleting(vm):
-        return False
-    if start_requested(vm) or restart_record.start_pending(vm):
-        return True
-    strategy = run_strategy.of(vm)
-    if strategy == run_strategy.ALWAYS:
-        return True
-    if strategy == run_strategy.ONCE:
-        # KubeVirt keeps a VMI that has ended and replaces a deleted one.
-        return vmi is None or is_deleting(vmi)
-    if strategy == run_strategy.RERUN_ON_FAILURE:
-        if vmi is None:
-            # KubeVirt creates a VMI when it first observes this strategy.
-            observed = (vm.get('status') or {}).get('runStrategy')
-            return observed != run_strategy.RERUN_ON_FAILURE
-        return phase(vmi) == 'Failed' and not is_deleting(vmi)
-    return False
-
-
-def starting_without_retry(vm: objects.VirtualMachine,
-                           vmi: objects.VirtualMachineInstance | None) -> bool:
-    """Return True if KubeVirt will attempt the coming start only once.
-
-    KubeVirt starts a VM that has just got ``RerunOnFailure`` when it observes
-    the change. If that start fails, or has to wait for a DataVolume or for
-    KubeVirt to see the previous VMI gone, the change counts as observed
-    nevertheless, and the VM stays off. A start request, in contrast, remains
-    until it is carried out.
-
-    :param vmi: see `starting`
-    """
-    return (vmi is None
-            and run_strategy.of(vm) == run_strategy.RERUN_ON_FAILURE
-            and not start_requested(vm) and starting(vm, vmi))
-
-
 def observed(vm: objects.VirtualMachine) -> bool:
     """Return True if KubeVirt has observed the VM's run strategy."""
     strategy = run_strategy.of(vm)
     return (vm.get('status') or {}).get('runStrategy', strategy) == strategy
 
 
-def vmi_seen(vm: objects.VirtualMachine) -> bool:
-    """Return True if KubeVirt has noticed that the VM has a VMI.
+@dataclasses.dataclass(frozen=True, slots=True)
+class VmState:
+    """A VM, its VMI and what is known of both.
 
-    Its controller reads from caches. While it does not know of a VMI, it
-    treats a request to stop that VMI as carried out and drops it.
+    The objects are shared and must not be changed, but for the VM of
+    `copy_vm`.
+
+    :param vmi_gone: whether the VMI is known to be gone, although the VM's
+        status may still count it
     """
-    return bool((vm.get('status') or {}).get('created')) and not vmi_gone(vm)
 
+    vm: objects.VirtualMachine
+    vmi: objects.VirtualMachineInstance | None = None
+    vmi_gone: bool = False
 
-def is_idle(vm: objects.VirtualMachine,
-            vmi: objects.VirtualMachineInstance | None) -> bool:
-    """Return True for a VM that is off, with nothing in progress.
+    def with_vm(self, vm: objects.VirtualMachine) -> VmState:
+        """Return the state with another version of the VM."""
+        return VmState(vm, self.vmi, self.vmi_gone)
 
-    KubeVirt does nothing with it until the VM changes: it has processed all
-    requests and counts no VMI. So as long as the VM has this version, no VMI
-    comes into existence, and no old one is being stopped.
-    """
-    status = vm.get('status') or {}
-    return (vmi is None and not vmi_gone(vm) and not is_deleting(vm)
-            and run_strategy.of(vm) in (run_strategy.HALTED,
-                                        *run_strategy.OFF_AFTER_SHUTDOWN)
-            and not starting(vm, None) and observed(vm)
-            and status.get('printableStatus') == 'Stopped'
-            and not any(status.get(field) for field in (
-                'created', 'stateChangeRequests', 'startFailure')))
+    def copy_vm(self) -> VmState:
+        """Return the state with a copy of the VM, to be edited."""
+        return self.with_vm(copy.deepcopy(self.vm))
 
+    def stop_pending(self) -> bool:
+        """Return True if a stop is requested, not of a VMI known to have
+        ended.
 
-def shows(action: str, vm: objects.VirtualMachine,
-          vmi: objects.VirtualMachineInstance | None, before: str | None
-          ) -> bool:
-    """Return True for objects that show the effect of an action of KubeVirt.
+        The state's VMI is None or has ended.
+        """
+        if not stop_requested(self.vm):
+            return False
+        if self.vmi is not None:
+            return not self._stop_requested()
+        return not (self.vmi_gone and requests(self.vm)[0].get('uid'))
 
-    :param action: ``start``, ``stop`` or ``restart``
-    :param before: uid of the VMI that existed before, or None
-    """
-    if action == 'start':
-        return (is_active(vmi) or start_requested(vm)
-                or run_strategy.of(vm) == run_strategy.ALWAYS)
-    return (not is_active(vmi) or vmi['metadata']['uid'] != before
-            or stopping(vm, vmi))
+    def _stop_requested(self) -> bool:
+        """Return True if a stop of this VMI is requested."""
+        return (self.vmi is not None and stop_requested(self.vm)
+                and requests(self.vm)[0].get('uid')
+                == self.vmi['metadata']['uid'])
+
+    def stopping(self) -> bool:
+        """Return True for an active VMI that is being stopped."""
+        return is_active(self.vmi) and (
+            is_deleting(self.vmi) or is_deleting(self.vm)
+            or run_strategy.of(self.vm) == run_strategy.HALTED
+            or self._stop_requested())
+
+    def starting(self) -> bool:
+        """Return True if KubeVirt will create a VMI without a further request.
+
+        If the VMI has ended or is being stopped, the question is about its
+        successor.
+        """
+        vm, vmi = self.vm, self.vmi
+        if is_deleting(vm):
+            return False
+        if start_requested(vm) or restart_record.start_pending(vm):
+            return True
+        strategy = run_strategy.of(vm)
+        if strategy == run_strategy.ALWAYS:
+            return True
+        if strategy == run_strategy.ONCE:
+            # KubeVirt keeps a VMI that has ended and replaces a deleted one.
+            return vmi is None or is_deleting(vmi)
+        if strategy == run_strategy.RERUN_ON_FAILURE:
+            if vmi is None:
+                # KubeVirt creates a VMI when it first observes this strategy.
+                status = vm.get('status') or {}
+                return status.get('runStrategy') != strategy
+            return phase(vmi) == 'Failed' and not is_deleting(vmi)
+        return False
+
+    def starting_without_retry(self) -> bool:
+        """Return True if KubeVirt will attempt the coming start only once.
+
+        KubeVirt starts a VM that has just got ``RerunOnFailure`` when it
+        observes the change. If that start fails, or has to wait for a
+        DataVolume or for KubeVirt to see the previous VMI gone, the change
+        counts as observed nevertheless, and the VM stays off. A start request,
+        in contrast, remains until it is carried out.
+        """
+        return (self.vmi is None
+                and run_strategy.of(self.vm) == run_strategy.RERUN_ON_FAILURE
+                and not start_requested(self.vm) and self.starting())
+
+    def is_idle(self) -> bool:
+        """Return True for a VM that is off, with nothing in progress.
+
+        KubeVirt does nothing with it until the VM changes: it has processed
+        all requests and counts no VMI. So as long as the VM has this version,
+        no VMI comes into existence, and no old one is being stopped.
+        """
+        status = self.vm.get('status') or {}
+        return (self.vmi is None and not self.vmi_gone
+                and not is_deleting(self.vm)
+                and run_strategy.of(self.vm) in (
+                    run_strategy.HALTED, *run_strategy.OFF_AFTER_SHUTDOWN)
+                and not self.starting() and observed(self.vm)
+                and status.get('printableStatus') == 'Stopped'
+                and not any(status.get(field) for field in (
+                    'created', 'stateChangeRequests', 'startFailure')))
+
+    def shows(self, action: str, before: str | None) -> bool:
+        """Return True if the effect of an action of KubeVirt can be seen.
+
+        :param action: ``start``, ``stop`` or ``restart``
+        :param before: uid of the VMI that existed before, or None
+        """
+        if action == 'start':
+            return (is_active(self.vmi) or start_requested(self.vm)
+                    or run_strategy.of(self.vm) == run_strategy.ALWAYS)
+        return (not is_active(self.vmi)
+                or self.vmi['metadata']['uid'] != before or self.stopping())

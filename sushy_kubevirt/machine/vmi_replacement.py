@@ -17,41 +17,37 @@ import typing
 from sushy_kubevirt.machine import vm_state
 
 if typing.TYPE_CHECKING:
-    from sushy_kubevirt.kube import objects
     from sushy_kubevirt.machine import protocols
 
 
-def carry_on(machine: protocols.Machine, vm: objects.VirtualMachine,
-             vmi: objects.VirtualMachineInstance | None) -> bool:
+def carry_on(machine: protocols.Machine, state: vm_state.VmState) -> bool:
     """Send the next requests of a replacement that is recorded in the VM.
 
-    :param vmi: the VMI to replace, or None if it is gone
+    :param state: its VMI is the one to replace, or None if that is gone
     :returns: False if it has to be called again when `is_ending` is True;
         True if KubeVirt completes the replacement without further requests
     """
-    if is_complete(vm, vmi):
+    if is_complete(state):
         return True
-    if not is_ending(vm, vmi):
-        if not (vmi is not None and vm_state.stopping(vm, vmi)
-                and vm_state.grace_period(vmi) == 0):
+    if not is_ending(state):
+        if not (state.vmi is not None and state.stopping()
+                and vm_state.grace_period(state.vmi) == 0):
             machine.call('stop', {'gracePeriod': 0})
         return False
-    if vm_state.requests(vm):
+    if vm_state.requests(state.vm):
         machine.patch_status([
-            {'op': 'remove', 'path': '/status/stateChangeRequests'}], vm)
-    machine.call('start' if vmi is None else 'restart')
+            {'op': 'remove', 'path': '/status/stateChangeRequests'}], state.vm)
+    machine.call('start' if state.vmi is None else 'restart')
     return True
 
 
-def is_complete(vm: objects.VirtualMachine,
-                vmi: objects.VirtualMachineInstance | None) -> bool:
+def is_complete(state: vm_state.VmState) -> bool:
     """Return True if no further requests are needed."""
-    return vm_state.start_requested(vm) and is_ending(vm, vmi)
+    return vm_state.start_requested(state.vm) and is_ending(state)
 
 
-def is_ending(vm: objects.VirtualMachine,
-              vmi: objects.VirtualMachineInstance | None) -> bool:
+def is_ending(state: vm_state.VmState) -> bool:
     """Return True if KubeVirt has carried out the stop of a VMI."""
-    return not vm_state.is_active(vmi) or (
-        vm_state.is_deleting(vmi)
-        and vm_state.grace_period(vmi) == 0)
+    return not vm_state.is_active(state.vmi) or (
+        vm_state.is_deleting(state.vmi)
+        and vm_state.grace_period(state.vmi) == 0)

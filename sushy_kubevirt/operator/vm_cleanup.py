@@ -139,13 +139,14 @@ class VmCleanup:
     async def _restore(self, key: objects.ObjectKey) -> None:
         # Imported here because most clusters never need it.
         from sushy_kubevirt.machine import one_time_boot
+        from sushy_kubevirt.machine import vm_state
         uids = self._uids[key]
         vm = await self._get(bmc_resources.VM, key)
         # Do not change another VM of that name. The Secret of a deleted VM is
         # deleted below.
         if vm is not None and vm['metadata']['uid'] == uids.vm:
             edited, done = one_time_boot.desired_vm_on_removal(
-                vm, await self._get(api_resources.VMI, key))
+                vm_state.VmState(vm, await self._get(api_resources.VMI, key)))
             if edited is not None:
                 await self._api.patch(bmc_resources.VM, *key, [
                     {'op': 'test', 'path': '/metadata/uid',

@@ -200,7 +200,7 @@ class _Chassis:
     def get_restart_cause(self, session: channel.Session,
                           data: bytes) -> bytes:
         """Get System Restart Cause (28.11)."""
-        _vm, vmi = self._bmc.machine().objects()
+        vmi = self._bmc.machine().state().vmi
         cause = self._bmc.restart_cause.of(vmi)
         return bytes((cause, channel.CHANNEL if cause else 0))
 

@@ -179,5 +179,5 @@ class _SystemInfo:
 
 def _run(machine: machine.Machine) -> str:
     """Return the uid of a machine's VMI, '' while it has none."""
-    _vm, vmi = machine.objects()
+    vmi = machine.state().vmi
     return vmi['metadata']['uid'] if vmi else ''

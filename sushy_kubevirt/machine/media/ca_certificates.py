@@ -28,6 +28,7 @@ if typing.TYPE_CHECKING:
     from sushy_kubevirt.kube import objects
     from sushy_kubevirt.machine.media import protocols
     from sushy_kubevirt.machine import protocols as machine_protocols
+    from sushy_kubevirt.machine import vm_state
 
 #: Maximum number of certificates of a device.
 MAX_CERTIFICATES = 16
@@ -38,7 +39,7 @@ _CA_FILE_KEY = 'operator.pem'
 
 def verify(machine: machine_protocols.Machine, device: model.Device) -> bool:
     """See `machine.Machine.media_verify`."""
-    record = media_annotation.read(machine.objects()[0])
+    record = media_annotation.read(machine.state().vm)
     return record.verify.get(device.id, machine.options.media.verify)
 
 
@@ -48,13 +49,12 @@ def verify_change(machine: machine_protocols.Machine, device: model.Device,
 
     :param value: whether certificates are verified
     """
-    def change(vm: objects.VirtualMachine,
-               _vmi: objects.VirtualMachineInstance | None) -> None:
-        record = media_annotation.read(vm)
+    def change(state: vm_state.VmState) -> None:
+        record = media_annotation.read(state.vm)
         if (device.id in record.verify
                 or value != machine.options.media.verify):
             record.verify[device.id] = value
-            media_annotation.write(vm, record)
+            media_annotation.write(state.vm, record)
 
     return change
 
@@ -62,7 +62,7 @@ def verify_change(machine: machine_protocols.Machine, device: model.Device,
 def certificates(machine: protocols.Machine, device: model.Device
                  ) -> tuple[model.Certificate, ...]:
     """See `machine.Machine.media_certificates`."""
-    kept = media_annotation.read(machine.objects()[0]).certificates.get(
+    kept = media_annotation.read(machine.state().vm).certificates.get(
         device.id, {})
     known = machine.cluster.media.certificates
     if not all(digest in known for digest in kept.values()):
@@ -86,10 +86,9 @@ def add(machine: protocols.Machine, device: model.Device, text: str
     digest = _digest(text)
     number, added = '', False
 
-    def step(vm: objects.VirtualMachine,
-             _vmi: objects.VirtualMachineInstance | None) -> None:
+    def step(state: vm_state.VmState) -> None:
         nonlocal number, added
-        record = media_annotation.read(vm)
+        record = media_annotation.read(state.vm)
         kept = record.certificates.setdefault(device.id, {})
         for known, known_digest in kept.items():
             if known_digest == digest:
@@ -103,15 +102,15 @@ def add(machine: protocols.Machine, device: model.Device, text: str
                           if str(n) not in kept))
         kept[number] = digest
         added = True
-        _write(machine, vm, record)
+        _write(machine, state.vm, record)
 
     machine.write(step)
     try:
         _put(machine, device, number + '.pem', text)
     except errors.MachineError:
         if added:
-            machine.write(lambda vm, _vmi: _drop(
-                machine, device, vm, number))
+            machine.write(lambda state: _drop(
+                machine, device, state.vm, number))
         raise
     machine.cluster.media.certificates[digest] = text
     return model.Certificate(number, text)
@@ -120,14 +119,14 @@ def add(machine: protocols.Machine, device: model.Device, text: str
 def delete(machine: machine_protocols.Machine, device: model.Device,
            number: str) -> None:
     """See `machine.Machine.delete_media_certificate`."""
-    record = media_annotation.read(machine.objects()[0])
+    record = media_annotation.read(machine.state().vm)
     if number not in record.certificates.get(device.id, {}):
         raise errors.InvalidValue(
             'Certificate', number,
             message=f'{device.id} of {machine.qualified_name} has no '
             f'certificate {number}')
 
-    machine.write(lambda vm, _vmi: _drop(machine, device, vm, number))
+    machine.write(lambda state: _drop(machine, device, state.vm, number))
     _remove(machine, device, number + '.pem')
 
 
@@ -149,7 +148,7 @@ def publish(machine: machine_protocols.Machine, device: model.Device
     if path:
         _put(machine, device, _CA_FILE_KEY, tls.read(path))
     elif not media_annotation.read(
-            machine.objects()[0]).certificates.get(device.id):
+            machine.state().vm).certificates.get(device.id):
         return None
     return media_annotation.ca_config_map(machine.name, device.id)
 

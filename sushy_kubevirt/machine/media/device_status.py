@@ -29,8 +29,7 @@ _PLUGGED = ('Ready',)
 
 
 def medium(device: model.Device, entry: media_annotation.Entry | None,
-           vm: objects.VirtualMachine,
-           vmi: objects.VirtualMachineInstance | None,
+           state: vm_state.VmState,
            observed: import_watcher.ObservedVolume | None
            ) -> model.Medium | None:
     """Build the medium of a device, None for an empty one.
@@ -38,12 +37,13 @@ def medium(device: model.Device, entry: media_annotation.Entry | None,
     :param entry: of the device
     :param observed: its DataVolume, None while that is unknown
     """
-    if entry is None or not drives.holds(vm, entry.drive, entry.volume):
+    if entry is None or not drives.holds(state.vm, entry.drive, entry.volume):
         return None
-    waits = drives.waits_for_start(vm, vmi, entry.drive, entry.volume)
+    waits = drives.waits_for_start(state.vm, state.vmi, entry.drive,
+                                   entry.volume)
     status = _status(entry, observed)
     if status.state is model.State.READY and not waits:
-        status = _plugged(entry, vm, vmi) or status
+        status = _plugged(entry, state) or status
     return model.Medium(
         url=entry.url, image_name=image_name(entry.url),
         write_protected=entry.write_protected, state=status.state,
@@ -109,13 +109,14 @@ def upload_progress(observed: import_watcher.ObservedVolume) -> float | None:
         return None
 
 
-def _plugged(entry: media_annotation.Entry, vm: objects.VirtualMachine,
-             vmi: objects.VirtualMachineInstance | None
+def _plugged(entry: media_annotation.Entry, state: vm_state.VmState
              ) -> datavolumes.Status | None:
     """Return the status of a complete medium that the guest lacks, or None."""
+    vmi = state.vmi
     if vmi is None or vm_state.phase(vmi) != 'Running':
         return None
-    source = drives.source_of(vm['spec']['template']['spec'], entry.drive)
+    source = drives.source_of(state.vm['spec']['template']['spec'],
+                              entry.drive)
     if not (source and source.get('hotpluggable')):
         return None
     reason = message = ''
@@ -134,22 +135,21 @@ def _plugged(entry: media_annotation.Entry, vm: objects.VirtualMachine,
     return datavolumes.Status(model.State.IMPORTING, 100.0, reason, message)
 
 
-def problem(media: dict[str, model.Medium], vm: objects.VirtualMachine,
-            vmi: objects.VirtualMachineInstance | None
+def problem(media: dict[str, model.Medium], state: vm_state.VmState
             ) -> power_state.Problem | None:
     """Return why a VM that is being started cannot run because of its media.
 
     :param media: by device id
     """
-    active = vmi if vm_state.is_active(vmi) else None
+    active = state.vmi if vm_state.is_active(state.vmi) else None
     if active and (vm_state.phase(active) in ('Running', 'Unknown')
-                   or vm_state.stopping(vm, active)):
+                   or state.stopping()):
         return None
-    if not active and not vm_state.starting(vm, vmi):
+    if not active and not state.starting():
         return None
-    start = power_state.problem(vm, vmi)
+    start = power_state.problem(state)
     if (start is not None and start.reason == power_state.CLAIM_MISSING
-            and not any(slot in start.message for slot in _slots(vm))):
+            and not any(slot in start.message for slot in _slots(state.vm))):
         return None     # KubeVirt, too, prefers it to volumes that wait
     for device_id, inserted in media.items():
         if inserted.state is model.State.FAILED and (
@@ -159,7 +159,7 @@ def problem(media: dict[str, model.Medium], vm: objects.VirtualMachine,
                 f'fetched ({inserted.reason}): '
                 f'{inserted.message or inserted.reason}. '
                 'Eject it, or insert another one, and start again'))
-    return _ejected_problem(vm, active) if active else None
+    return _ejected_problem(state.vm, active) if active else None
 
 
 def _slots(vm: objects.VirtualMachine) -> dict[str, str]:

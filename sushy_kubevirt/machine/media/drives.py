@@ -294,19 +294,18 @@ def waits_for_start(vm: objects.VirtualMachine,
     return not present.get('hotpluggable')
 
 
-def edit(vm: objects.VirtualMachine,
-         vmi: objects.VirtualMachineInstance | None,
-         change: abc.Callable[[], None]) -> None:
+def edit(state: vm_state.VmState, change: abc.Callable[[], None]) -> None:
     """Change drives and media below the boot overrides.
 
     Overrides record device numbers, and put virtual media first, so they are
     removed before the change and applied again after it.
 
-    :param vm: is changed
+    :param state: its VM is changed
     :param change: changes the VM, and the record of its media
     """
+    vm = state.vm
     once = copy.deepcopy(boot_overrides.once(vm))
-    if once is not None and boot_overrides.boot_started(vm, vmi):
+    if once is not None and boot_overrides.boot_started(state):
         boot_overrides.remove_once(vm)
         once = None
     terminate = boot_overrides.ends_at_reboot(vm)
@@ -318,7 +317,7 @@ def edit(vm: objects.VirtualMachine,
         boot_overrides.apply_continuous(
             vm, boot_order.Class(continuous['target']))
     if once is not None:
-        boot_overrides.reapply_once(vm, vmi, once, terminate)
+        boot_overrides.reapply_once(vm, state.vmi, once, terminate)
 
 
 def _devices(spec: objects.VirtualMachineInstanceSpec) -> objects.Devices:

@@ -11,7 +11,6 @@ reservation gone and undoes its steps.
 
 from __future__ import annotations
 
-import copy
 import logging
 import typing
 
@@ -25,9 +24,9 @@ from sushy_kubevirt.machine.media import media_annotation
 if typing.TYPE_CHECKING:
     from collections import abc
 
-    from sushy_kubevirt.kube import objects
     from sushy_kubevirt.machine.media import model
     from sushy_kubevirt.machine.media import protocols
+    from sushy_kubevirt.machine import vm_state
 
 LOG = logging.getLogger(__name__)
 
@@ -47,28 +46,27 @@ def eject(machine: protocols.Machine, device: model.Device,
     media = machine.cluster.media
     ejected: list[media_annotation.Entry] = []
 
-    def step(vm: objects.VirtualMachine,
-             vmi: objects.VirtualMachineInstance | None) -> None:
-        record = media_annotation.read(vm)
+    def step(state: vm_state.VmState) -> None:
+        record = media_annotation.read(state.vm)
         entry = record.media.pop(device.id, None)
         reserved = record.reservations.pop(device.id, None)
         if entry is None and reserved is None and not changes:
             return
         record.discard(reserved)
         record.discard(entry)
-        if entry is not None and drives.guest_keeps(vmi, entry.drive,
+        if entry is not None and drives.guest_keeps(state.vmi, entry.drive,
                                                     entry.volume):
             # What an earlier eject could not take out is still there.
             record.ejecting.setdefault(device.id, entry)
         keep = machine.gates.enabled(_GATE)
         try:
-            _patch_vm(machine, device, vm, vmi, entry, record, keep,
+            _patch_vm(machine, device, state, entry, record, keep,
                       changes=changes)
         except errors.Rejected as e:
             # The feature gate was disabled: drives may not be empty.
             if _GATE not in str(e):
                 raise
-            _patch_vm(machine, device, vm, vmi, entry, record, False, True,
+            _patch_vm(machine, device, state, entry, record, False, True,
                       changes)
         ejected.extend(filter(None, (entry, reserved)))
 
@@ -88,9 +86,7 @@ def eject(machine: protocols.Machine, device: model.Device,
 
 
 def _patch_vm(machine: protocols.Machine, device: model.Device,
-              vm: objects.VirtualMachine,
-              vmi: objects.VirtualMachineInstance | None,
-              entry: media_annotation.Entry | None,
+              state: vm_state.VmState, entry: media_annotation.Entry | None,
               record: media_annotation.Record, keep: bool,
               any_drive: bool = False,
               changes: abc.Sequence[vm_changes.Change] = ()) -> None:
@@ -100,7 +96,8 @@ def _patch_vm(machine: protocols.Machine, device: model.Device,
     :param any_drive: True to remove the drive even if the VM's owner added it
     :param changes: see `eject`
     """
-    edited = copy.deepcopy(vm)
+    edited_state = state.copy_vm()
+    edited = edited_state.vm
 
     def change() -> None:
         if entry is not None:
@@ -110,6 +107,6 @@ def _patch_vm(machine: protocols.Machine, device: model.Device,
                 drives.remove(edited, entry.drive)
         media_annotation.write(edited, record)
 
-    drives.edit(edited, vmi, change)
-    vm_changes.apply(changes, edited, vmi)
-    json_patch.send(machine, vm, edited)
+    drives.edit(edited_state, change)
+    vm_changes.apply(changes, edited_state)
+    json_patch.send(machine, state.vm, edited)

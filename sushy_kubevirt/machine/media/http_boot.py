@@ -10,7 +10,6 @@ with the override (`one_time_boot`), the image when no guest has it any more
 
 from __future__ import annotations
 
-import copy
 import typing
 
 from sushy_kubevirt.kube import errors
@@ -26,6 +25,7 @@ if typing.TYPE_CHECKING:
 
     from sushy_kubevirt.kube import objects
     from sushy_kubevirt.machine.media import protocols
+    from sushy_kubevirt.machine import vm_state
 
 
 def uri(vm: objects.VirtualMachine) -> str:
@@ -64,24 +64,22 @@ def _write(machine: protocols.Machine, change: boot.Change,
     if (change.http_uri is not None
             or change.target is boot.Target.UEFI_HTTP):
         # Update the cache with what other processes wrote a moment ago.
-        machine.write(lambda vm, vmi: None)
-    vm, vmi = copy.deepcopy(machine.objects())
+        machine.write(lambda _state: None)
+    state = machine.state().copy_vm()
     everything: abc.Sequence[changes.Change] = (change, *others)
-    if not _is_requested(vm, vmi, change):
+    if not _is_requested(state, change):
         boot.write(change, lambda: changes.write(
             machine, everything, change.needs_vmi, bool(others)))
         return
-    changes.apply(everything, vm, vmi)      # raises before any object exists
-    source = model.Source(uri(vm))
+    changes.apply(everything, state)        # raises before any object exists
+    source = model.Source(uri(state.vm))
     boot.write(change, lambda: insert.insert(
         machine, model.HTTP_BOOT, source, everything))
 
 
-def _is_requested(vm: objects.VirtualMachine,
-                  vmi: objects.VirtualMachineInstance | None,
-                  change: boot.Change) -> bool:
+def _is_requested(state: vm_state.VmState, change: boot.Change) -> bool:
     if change.enabled is boot.Enabled.DISABLED:
         return False
     if change.target is None:
-        return boot.state(vm, vmi).target is boot.Target.UEFI_HTTP
+        return boot.settings(state).target is boot.Target.UEFI_HTTP
     return change.target is boot.Target.UEFI_HTTP

@@ -81,7 +81,7 @@ def insert(machine: protocols.Machine, device: model.Device,
     source = url_policy.separate_credentials(source)
     # Update the cache with what other processes wrote a moment ago, such as
     # an eject or a certificate.
-    machine.write(lambda vm, vmi: None)
+    machine.write(lambda _state: None)
     if source.verify is None:
         source = dataclasses.replace(
             source, verify=ca_certificates.verify(machine, device))
@@ -115,7 +115,7 @@ def upload_image(machine: protocols.Machine, device: model.Device,
     See `machine.Machine.upload_media`.
     """
     # Update the cache, see `insert`.
-    machine.write(lambda vm, vmi: None)
+    machine.write(lambda _state: None)
     return _Insertion(machine, device, model.Source(
         image.url, write_protected=write_protected, verify=True,
         method='Upload'), image, probe).run()
@@ -126,7 +126,7 @@ def _present_medium(machine: protocols.Machine, device: model.Device,
     """Return the medium in the device if it is the requested one and usable.
     """
     media = machine.cluster.media
-    vm, _ = machine.objects()
+    vm = machine.state().vm
     entry = media_annotation.read(vm).media.get(device.id)
     medium = media.medium(machine, device)
     if medium is None or entry is None or medium.state in (
@@ -281,7 +281,7 @@ class _Insertion:
                 errors.AccessDenied):
             raise
         except errors.MachineError as e:
-            machine.write(lambda vm, vmi: None)
+            machine.write(lambda _state: None)
             medium = self._media.medium(machine, self._device)
             if medium is None or medium.task != self._entry.id:
                 raise _superseded(machine, self._device) from None
@@ -292,9 +292,8 @@ class _Insertion:
 
     # Step 2
 
-    def _reserve(self, vm: objects.VirtualMachine,
-                 _vmi: objects.VirtualMachineInstance | None) -> None:
-        record = media_annotation.read(vm)
+    def _reserve(self, state: vm_state.VmState) -> None:
+        record = media_annotation.read(state.vm)
         reservation = record.reservations.get(self._device.id)
         own = reservation
         if reservation is not None and reservation.id != self._entry.id:
@@ -336,17 +335,16 @@ class _Insertion:
         self._busy_names.discard(free[0])
         self._entry = dataclasses.replace(self._entry, volume=free[0])
         record.reservations[self._device.id] = self._entry
-        edited = copy.deepcopy(vm)
+        edited = copy.deepcopy(state.vm)
         media_annotation.write(edited, record)
-        json_patch.send(self._machine, vm, edited)
+        json_patch.send(self._machine, state.vm, edited)
         self._reserved = True
 
     # Step 3
 
-    def _reserve_cached(self, vm: objects.VirtualMachine,
-                        vmi: objects.VirtualMachineInstance | None) -> bool:
+    def _reserve_cached(self, state: vm_state.VmState) -> bool:
         # The patch is refused if the record of media has changed.
-        self._reserve(vm, vmi)
+        self._reserve(state)
         return True
 
     def _create_objects(self, size: image_size.Probe) -> objects.DataVolume:
@@ -471,8 +469,7 @@ class _Insertion:
         attempt = datavolumes.attempt(volume)
         if attempt == self._entry.id:
             return volume
-        vm, _ = machine.fetch()
-        if attempt in media_annotation.read(vm).attempts():
+        if attempt in media_annotation.read(machine.fetch().vm).attempts():
             raise _NameTaken('a concurrent insert uses it')
         self._leftovers += 1
         if self._leftovers > _LEFTOVER_TRIES:
@@ -493,30 +490,27 @@ class _Insertion:
 
     # Step 4
 
-    def _put_cached(self, vm: objects.VirtualMachine,
-                    vmi: objects.VirtualMachineInstance | None) -> bool:
+    def _put_cached(self, state: vm_state.VmState) -> bool:
         # Only a VM that is off: a guard of the VM does not cover its VMI.
-        if not vm_state.is_idle(vm, vmi):
+        if not state.is_idle():
             return False
-        self._put_into_drive(vm, vmi, True)
+        self._put_into_drive(state, True)
         return True
 
-    def _put_into_drive(self, vm: objects.VirtualMachine,
-                        vmi: objects.VirtualMachineInstance | None,
+    def _put_into_drive(self, state: vm_state.VmState,
                         strict: bool = False) -> None:
         hotplug = self._machine.gates.hotplugs_cdroms()
         try:
-            self._patch_vm(vm, vmi, hotplug, strict)
+            self._patch_vm(state, hotplug, strict)
         except errors.Rejected as e:
             # The feature gate was disabled after it was read.
             if not hotplug or _GATE not in str(e):
                 raise
-            self._patch_vm(vm, vmi, False, strict)
+            self._patch_vm(state, False, strict)
 
-    def _patch_vm(self, vm: objects.VirtualMachine,
-                  vmi: objects.VirtualMachineInstance | None, hotplug: bool,
+    def _patch_vm(self, state: vm_state.VmState, hotplug: bool,
                   strict: bool) -> None:
-        record = media_annotation.read(vm)
+        record = media_annotation.read(state.vm)
         before = record.media.get(self._device.id)
         if before is not None and before.id == self._entry.id:
             self._entry = before
@@ -524,37 +518,37 @@ class _Insertion:
         reservation = record.reservations.pop(self._device.id, None)
         if reservation is None or reservation.id != self._entry.id:
             raise _superseded(self._machine, self._device)
-        edited = copy.deepcopy(vm)
-        drives.edit(edited, vmi, lambda: self._fill(
-            edited, vmi, before, record, hotplug))
-        awaited = vm_changes.apply(self._changes, edited, vmi)
+        edited = state.copy_vm()
+        drives.edit(edited, lambda: self._fill(
+            edited, before, record, hotplug))
+        awaited = vm_changes.apply(self._changes, edited)
         if awaited is not None:
             raise errors.Conflict(
                 f'{self._machine.qualified_name} still waits for '
                 f'{awaited.what}; try again later')
-        json_patch.send(self._machine, vm, edited, strict)
+        json_patch.send(self._machine, state.vm, edited.vm, strict)
 
-    def _fill(self, vm: objects.VirtualMachine,
-              vmi: objects.VirtualMachineInstance | None,
+    def _fill(self, state: vm_state.VmState,
               before: media_annotation.Entry | None,
               record: media_annotation.Record, hotplug: bool) -> None:
         """Put the medium into its drive and into the record.
 
-        :param vm: is changed
+        :param state: its VM is changed
         :param before: the previous medium
         :param record: is changed
         :param hotplug: see `drives.fill`
         """
+        vm = state.vm
         drive = None
         if before is not None and drives.holds(vm, before.drive,
                                                before.volume):
-            if drives.would_migrate(vm, vmi, before.drive):
+            if drives.would_migrate(vm, state.vmi, before.drive):
                 drives.empty(vm, self._device, before.drive, before.volume,
                              False)
             else:
                 drive = before.drive
         if drive is None:
-            drive = drives.choose(vm, vmi, self._device)
+            drive = drives.choose(vm, state.vmi, self._device)
         if (self._device is model.HTTP_BOOT
                 and drive != drives.ADDED_DRIVES[self._device.id]):
             raise errors.WrongState(
@@ -564,7 +558,7 @@ class _Insertion:
         if self._device is model.USB_STICK and before is not None:
             # Replace the disk too: write protection may differ.
             drives.empty(vm, self._device, drive, before.volume, False)
-        drives.fill(vm, vmi, self._device, drive, self._entry.volume,
+        drives.fill(vm, state.vmi, self._device, drive, self._entry.volume,
                     hotplug, self._entry.write_protected)
         record.discard(before)
         self._entry = record.media[self._device.id] = dataclasses.replace(
@@ -590,10 +584,8 @@ class _Insertion:
                         'be deleted, they will be deleted later: %s',
                         machine.qualified_name, self._device.id, e)
 
-    def _remove_reservation(self, vm: objects.VirtualMachine,
-                            _vmi: objects.VirtualMachineInstance | None
-                            ) -> None:
-        record = media_annotation.read(vm)
+    def _remove_reservation(self, state: vm_state.VmState) -> None:
+        record = media_annotation.read(state.vm)
         reservation = record.reservations.get(self._device.id)
         if reservation is not None and reservation.id == self._entry.id:
             del record.reservations[self._device.id]
@@ -603,9 +595,9 @@ class _Insertion:
                 and not self._may_exist):
             # Listed by the operation that replaced this one.
             del record.obsolete[self._entry.volume]
-        edited = copy.deepcopy(vm)
+        edited = copy.deepcopy(state.vm)
         media_annotation.write(edited, record)
-        json_patch.send(self._machine, vm, edited)
+        json_patch.send(self._machine, state.vm, edited)
 
 
 def delete_obsolete(machine: protocols.Machine) -> None:

@@ -29,6 +29,7 @@ if typing.TYPE_CHECKING:
     from sushy_kubevirt.machine.media import protocols as media_protocols
     from sushy_kubevirt.machine import protocols
     from sushy_kubevirt.machine import shared_cluster
+    from sushy_kubevirt.machine import vm_state
 
 LOG = logging.getLogger(__name__)
 
@@ -88,16 +89,15 @@ class Manager:
     def medium(self, machine: protocols.Machine, device: model.Device
                ) -> model.Medium | None:
         """Return the medium in a device of a machine."""
-        return self._medium(device, *machine.objects())
+        return self._medium(device, machine.state())
 
-    def _medium(self, device: model.Device, vm: objects.VirtualMachine,
-                vmi: objects.VirtualMachineInstance | None
+    def _medium(self, device: model.Device, state: vm_state.VmState
                 ) -> model.Medium | None:
-        record = media_annotation.read(vm)
+        record = media_annotation.read(state.vm)
         entry = record.media.get(device.id)
         return device_status.medium(
-            device, entry, vm, vmi, self.observed_volume(vm, entry)
-        ) or device_status.ejected(record.ejecting.get(device.id), vmi)
+            device, entry, state, self.observed_volume(state.vm, entry)
+        ) or device_status.ejected(record.ejecting.get(device.id), state.vmi)
 
     def observed_volume(self, vm: objects.VirtualMachine,
                         entry: media_annotation.Entry | None
@@ -108,14 +108,12 @@ class Manager:
         return self.volumes.get(vm['metadata'].get('namespace', ''),
                                 entry.volume, entry.uid)
 
-    def media(self, vm: objects.VirtualMachine,
-              vmi: objects.VirtualMachineInstance | None
-              ) -> dict[str, model.Medium]:
+    def media(self, state: vm_state.VmState) -> dict[str, model.Medium]:
         """Return the media by device id, without empty devices."""
-        if not has_record(vm):
+        if not has_record(state.vm):
             return {}
         return {id_: medium for id_, device in DEVICES.items()
-                if (medium := self._medium(device, vm, vmi)) is not None}
+                if (medium := self._medium(device, state)) is not None}
 
     @property
     def changes(self) -> int:
@@ -193,12 +191,12 @@ class Manager:
         Call it after a write of this process, which the cache has. See
         `datavolume_cleanup.clean`.
         """
-        cached, _vmi = machine.cached_objects()
-        if cached is None or not media_annotation.read(cached).obsolete:
+        cached = machine.cached_state()
+        if cached is None or not media_annotation.read(cached.vm).obsolete:
             return
-        vm, vmi = machine.fetch()
-        datavolume_cleanup.clean(machine, self, vm,
-                                 self._reconciler.context(machine, vm, vmi))
+        state = machine.fetch()
+        datavolume_cleanup.clean(machine, self, state.vm,
+                                 self._reconciler.context(machine, state))
 
     def _volume_changed(self, namespace: str, name: str) -> None:
         machine = self._machines.get(objects.ObjectKey(namespace, name))
@@ -206,24 +204,23 @@ class Manager:
             self._update(machine)
 
     def _update(self, machine: protocols.Machine,
-                _vm: objects.VirtualMachine | None = None,
-                _vmi: objects.VirtualMachineInstance | None = None) -> None:
+                _state: vm_state.VmState | None = None) -> None:
         """Process a change; runs in a watch's thread and writes nothing."""
         with self._callback_lock:
             # Read under the lock, so that the last thread to get it uses the
             # latest state.
-            vm, vmi = machine.cached_objects()
-            if vm is None or not has_record(vm):
-                self._remove_machine(machine, vm is None)
+            state = machine.cached_state()
+            if state is None or not has_record(state.vm):
+                self._remove_machine(machine, state is None)
                 return
             key = objects.ObjectKey(machine.namespace, machine.name)
             self._machines[key] = machine
-            record = media_annotation.read(vm)
+            record = media_annotation.read(state.vm)
             self.volumes.watch(key, {
                 entry.volume for entry in record.media.values()
                 if not (entry.ready or entry.reason)})
-            self._notify(machine, self.media(vm, vmi))
-        self._reconciler.enqueue_if_needed(machine, vm, vmi)
+            self._notify(machine, self.media(state))
+        self._reconciler.enqueue_if_needed(machine, state)
 
     def _remove_machine(self, machine: protocols.Machine,
                         deleted: bool) -> None:

@@ -107,14 +107,14 @@ class Context:
         return False
 
 
-def desired_vm(vm: objects.VirtualMachine,
-               vmi: objects.VirtualMachineInstance | None, context: Context
+def desired_vm(state: vm_state.VmState, context: Context
                ) -> objects.VirtualMachine | None:
     """Compute what the VM has to be changed to.
 
     :param context: its `revisit_seconds`, `unobserved` and `pending` are set
     :returns: an edited copy of the VM; None if nothing has to change
     """
+    vm, vmi = state.vm, state.vmi
     if vm_state.is_deleting(vm):
         return None
     record = media_annotation.read(vm)
@@ -132,7 +132,7 @@ def desired_vm(vm: objects.VirtualMachine,
             continue
         if (id_ == model.HTTP_BOOT.id and not _http_boot_requested(vm)
                 and context.due(('http', entry.id), context.lapse)):
-            drives.edit(edited, vmi, functools.partial(
+            drives.edit(state.with_vm(edited), functools.partial(
                 drives.empty, edited, model.HTTP_BOOT, entry.drive,
                 entry.volume, False))
             continue
@@ -208,42 +208,37 @@ class Reconciler:
         self._loop.close()
 
     def enqueue_if_needed(self, machine: protocols.Machine,
-                          vm: objects.VirtualMachine,
-                          vmi: objects.VirtualMachineInstance | None
-                          ) -> None:
-        """Check a machine without blocking; queue it if there is work.
-
-        :param vm: its VM, as the cache has it
-        """
+                          state: vm_state.VmState) -> None:
+        """Check a machine without blocking; queue it if there is work."""
         if not self._active:
             return
-        context = self.context(machine, vm, vmi)
-        if (desired_vm(vm, vmi, context) is not None or context.unobserved
+        context = self.context(machine, state)
+        if (desired_vm(state, context) is not None or context.unobserved
                 or context.pending):
             self._loop.add(machine)
-        if datavolume_cleanup.due(vm, context):
+        if datavolume_cleanup.due(state.vm, context):
             # The process that made this record deletes first.
             self._loop.add(machine, _EJECT_SECONDS)
         if context.revisit_seconds is not None:
             self._loop.add(machine, context.revisit_seconds + 0.01,
                            (machine.uid, 'revisit'))
 
-    def context(self, machine: protocols.Machine, vm: objects.VirtualMachine,
-                vmi: objects.VirtualMachineInstance | None) -> Context:
+    def context(self, machine: protocols.Machine, state: vm_state.VmState
+                ) -> Context:
         """Return what is known of the media of a machine."""
         media = self._media
         return Context(
-            lambda entry: media.observed_volume(vm, entry),
+            lambda entry: media.observed_volume(state.vm, entry),
             lambda what: media.age(machine.uid, what),
             machine.options.media.lapse_seconds, media.uploads,
             media.inserting, media.searched_names(machine.uid),
-            lambda name: drives.is_held(vmi, name))
+            lambda name: drives.is_held(state.vmi, name))
 
     def _reconcile(self, machine: protocols.Machine,
-                   vm: objects.VirtualMachine,
-                   vmi: objects.VirtualMachineInstance | None) -> None:
-        context = self.context(machine, vm, vmi)
-        edited = desired_vm(vm, vmi, context)
+                   state: vm_state.VmState) -> None:
+        vm = state.vm
+        context = self.context(machine, state)
+        edited = desired_vm(state, context)
         for entry in context.unobserved:
             datavolume_cleanup.read(machine, self._media, entry)
         if edited is not None:

@@ -27,9 +27,9 @@ from sushy_kubevirt.machine.media import tls
 from sushy_kubevirt.machine.media import upload_stream
 
 if typing.TYPE_CHECKING:
-    from sushy_kubevirt.kube import objects
     from sushy_kubevirt.machine.media import image_size
     from sushy_kubevirt.machine.media import protocols
+    from sushy_kubevirt.machine import vm_state
 
 LOG = logging.getLogger(__name__)
 
@@ -236,16 +236,15 @@ class Upload:
         if self.image is not None:
             message += '; upload the image again'
 
-        def step(vm: objects.VirtualMachine,
-                 _vmi: objects.VirtualMachineInstance | None) -> None:
-            edited = copy.deepcopy(vm)
+        def step(state: vm_state.VmState) -> None:
+            edited = copy.deepcopy(state.vm)
             record = media_annotation.read(edited)
             for id_, entry in record.media.items():
                 if entry.id == self._entry.id and not entry.reason:
                     record.media[id_] = dataclasses.replace(
                         entry, reason=reason, message=message[:500])
             media_annotation.write(edited, record)
-            json_patch.send(self.machine, vm, edited)
+            json_patch.send(self.machine, state.vm, edited)
 
         try:
             self.machine.write(step)

@@ -16,6 +16,7 @@ from sushy_kubevirt.machine import architecture
 from sushy_kubevirt.machine import boot_order
 from sushy_kubevirt.machine import firmware
 from sushy_kubevirt.machine import inventory
+from sushy_kubevirt.machine import vm_state
 from sushy_kubevirt.operator import credentials
 from sushy_kubevirt.operator import endpoints
 from sushy_kubevirt.operator.metal3 import resources
@@ -79,7 +80,8 @@ def boot_mac(vm: objects.VirtualMachine) -> str | None:
 
     :returns: None if none of the interfaces has one in the VM
     """
-    addresses = {nic.name: nic.mac for nic in inventory.of(vm, None).nics}
+    addresses = {nic.name: nic.mac for nic in inventory.of(
+        vm_state.VmState(vm)).nics}
     ordered = [device.name
                for device in boot_order.devices(vm['spec']['template'])
                if device.list == 'interfaces']
@@ -102,7 +104,8 @@ def root_device(vm: objects.VirtualMachine) -> dict[str, str] | None:
     first = next((
         device.name for device in boot_order.devices(vm['spec']['template'])
         if device.class_ is boot_order.Class.HDD), None)
-    disks = {disk.name: disk for disk in inventory.of(vm, None).disks
+    disks = {disk.name: disk
+             for disk in inventory.of(vm_state.VmState(vm)).disks
              if disk.kind != 'cdrom'}
     if first is None or first not in disks:
         return None

@@ -114,7 +114,7 @@ class KilledTestCase(boot_case.BootTestCase):
             machine.set_boot(PXE, ONCE)
             machine = self.handle(bmcs[number + 1], machine.name)
             self.assertTrue(machine.wait(
-                lambda vm, vmi: boot.state(vm, vmi).enabled is ONCE, 30))
+                lambda state: boot.settings(state).enabled is ONCE, 30))
             booted = self.boot_new_vmi(
                 machine, R.FORCE_RESTART if number else R.ON)
             self.assertEqual('Pxe', booted['class'])

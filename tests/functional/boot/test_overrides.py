@@ -252,7 +252,7 @@ class OnceTestCase(boot_case.BootTestCase):
             machine.set_boot(PXE, ONCE)
             machine.reset(R.ON)
             self.assertTrue(machine.wait(
-                lambda vm, vmi: power_state.problem(vm, vmi), 15))
+                power_state.problem, 15))
             self.stays(lambda: machine.boot().enabled is ONCE, 0.3)
             machine.reset(R.FORCE_OFF)
             self.until('no VMI', lambda: self.uid(machine.name) is None)

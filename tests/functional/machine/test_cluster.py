@@ -38,7 +38,7 @@ class MachineTestCase(cluster_case.ClusterTestCase):
 
     def wait_on(self, machine):
         self.assertTrue(machine.wait(
-            lambda vm, vmi: power_state.state(vm, vmi)
+            lambda state: power_state.of(state)
             is power_state.PowerState.ON, 45))
 
 
@@ -86,7 +86,7 @@ class ReadTestCase(MachineTestCase):
                          (seen.cpus.total, seen.memory_bytes))
         self.until(lambda: machine.inventory().kubevirt_version)
         # After the controller's last update the generation stays.
-        self.until(lambda: machine.objects()[0]['status'].get(
+        self.until(lambda: machine.state().vm['status'].get(
             'printableStatus') == 'Stopped')
         machine.inventory()
         before = self.calls()
@@ -100,7 +100,7 @@ class ReadTestCase(MachineTestCase):
 
     def test_reads_make_no_api_call(self):
         machine = self.machine()
-        machine.objects()
+        machine.state()
         self.until(lambda: machine.inventory().kubevirt_version)
         before = self.calls()
         for _ in range(200):
@@ -124,20 +124,21 @@ class ReadTestCase(MachineTestCase):
         self.assertRaises(errors.MachineNotFound, machine.reset,
                           power_state.ResetType.ON)
         # The failed write marked it as deleted, before the watch did.
-        self.assertRaises(errors.MachineNotFound, machine.objects)
+        self.assertRaises(errors.MachineNotFound, machine.state)
         self.assertRaises(errors.MachineNotFound, c.machine, machine.name)
         self.vm(name=machine.name)
         self.until(lambda: machine.name in [m.name for m in c.machines()])
         self.assertNotEqual(machine.uuid, c.machine(machine.name).uuid)
-        self.assertRaises(errors.MachineNotFound, machine.objects)
+        self.assertRaises(errors.MachineNotFound, machine.state)
 
     def test_subscribers_get_changes(self):
         c = self.cluster()
         heard = []
         vm = self.vm()
         name = vm['metadata']['name']
-        c.subscribe(lambda machine, vm, vmi: heard.append(
-            (machine.name, vm is not None, vmi is not None)))
+        c.subscribe(lambda machine, state: heard.append(
+            (machine.name, state is not None,
+             state is not None and state.vmi is not None)))
         c.machine(name).reset(power_state.ResetType.ON)
         self.until(lambda: (name, True, True) in heard)
         self.sandbox.delete('virtualmachines', name)
@@ -145,7 +146,7 @@ class ReadTestCase(MachineTestCase):
 
     def test_forked_process_opens_its_own_watches(self):
         machine = self.machine()
-        machine.objects()
+        machine.state()
         read, write = os.pipe()
         pid = os.fork()
         if not pid:
@@ -211,7 +212,7 @@ class ScopeTestCase(MachineTestCase):
         label(other, 'yes')
         self.until(lambda: [m.name for m in c.machines()]
                    == [other['metadata']['name']])
-        self.assertRaises(errors.MachineNotFound, machine.objects)
+        self.assertRaises(errors.MachineNotFound, machine.state)
         label(vm, 'yes')
         self.until(lambda: len(c.machines()) == 2)
         self.assertIs(power_state.PowerState.ON, machine.power_state())
@@ -238,7 +239,7 @@ class FaultTestCase(cluster_case.ClusterTestCase):
 
     def test_reads_changes_after_broken_watch(self):
         machine = self.machine()
-        machine.objects()
+        machine.state()
         for action, verb in (('break', 'WATCH'), ('gone', 'WATCH'),
                              ('500', 'WATCH'), ('reset', 'WATCH')):
             self.sandbox.fault(action, verb=verb, where='kubevirt.io',
@@ -252,7 +253,7 @@ class FaultTestCase(cluster_case.ClusterTestCase):
 
     def test_lists_again_after_silent_watch(self):
         machine = self.machine(opts={'watch_seconds': 1})
-        machine.objects()
+        machine.state()
         # Watches open but deliver no events, as through a dead middle box,
         # so only a new list shows the change.
         self.sandbox.fault('hang', verb='WATCH', where=VMS, count=10 ** 6)
@@ -263,7 +264,7 @@ class FaultTestCase(cluster_case.ClusterTestCase):
 
     def test_reads_from_api_without_watches(self):
         machine = self.machine()
-        machine.objects()
+        machine.state()
         self.sandbox.fault('500', verb='WATCH', where=VMS, count=10 ** 6)
         self.sandbox.fault('break', verb='WATCH', where=VMS, count=10)
         self.until(lambda: machine.cluster.cache.stale)
@@ -273,20 +274,20 @@ class FaultTestCase(cluster_case.ClusterTestCase):
 
     def test_reads_raise_unavailable_only_during_outage(self):
         machine = self.machine()
-        machine.objects()
+        machine.state()
         self.sandbox.outage(8)
         ends = time.monotonic() + 8
         raised = None
         while raised is None and time.monotonic() < ends:
             try:
-                machine.objects()
+                machine.state()
                 time.sleep(0.02)
             except errors.Unavailable as e:
                 raised = e
         self.assertIsNotNone(raised, 'no error in the outage')
         self.assertIn('does not answer', str(raised))
         self.assertRaises(errors.Unavailable, machine.cluster.machines)
-        self.until(lambda: machine.objects() and True)
+        self.until(lambda: machine.state() and True)
         self.until(lambda: not machine.cluster.cache.stale)
         self.annotate(machine, 'after')
         self.until(lambda: self.annotation(machine) == 'after')
@@ -310,7 +311,7 @@ class FaultTestCase(cluster_case.ClusterTestCase):
 
     def test_write_survives_outage(self):
         machine = self.machine()
-        machine.objects()
+        machine.state()
         self.sandbox.outage(2)
         self.addCleanup(self.until, self.sandbox.is_available)
         machine.set_indicator('Lit')
@@ -320,7 +321,7 @@ class FaultTestCase(cluster_case.ClusterTestCase):
         for action in WRITE_FAULTS:
             with self.subTest(action):
                 machine = self.machine()
-                machine.objects()
+                machine.state()
                 self.sandbox.fault(action, verb='PATCH', where=machine.name)
                 version = self.sandbox.vm(machine.name)['metadata'][
                     'generation']
@@ -338,14 +339,14 @@ class FaultTestCase(cluster_case.ClusterTestCase):
                 machine = self.machine('RerunOnFailure')
                 self.sandbox.wait_running(machine.name)
                 self.sandbox.wait_boot(machine.name, 1)
-                machine.wait(lambda vm, vmi: power_state.state(vm, vmi)
+                machine.wait(lambda state: power_state.of(state)
                              is power_state.PowerState.ON, 45)
                 uid = self.sandbox.vmi(machine.name)['metadata']['uid']
                 self.sandbox.fault(action, verb='PUT', where='/restart$')
                 machine.reset(power_state.ResetType.FORCE_RESTART)
                 self.sandbox.wait_running(machine.name, other_than=uid)
                 self.sandbox.wait_boot(machine.name, 2)
-                machine.wait(lambda vm, vmi: power_state.state(vm, vmi)
+                machine.wait(lambda state: power_state.of(state)
                              is power_state.PowerState.ON, 45)
                 self.assertEqual(2, len(self.sandbox.boots(machine.name)))
                 self.assert_hit()
@@ -420,7 +421,7 @@ class ErrorTestCase(cluster_case.ClusterTestCase):
 
     def test_outdated_guard_raises_conflict(self):
         machine = self.machine()
-        vm, _ = machine.fetch()
+        vm = machine.fetch().vm
         self.annotate(machine, 'newer')
         self.assertRaises(errors.Conflict, machine.patch_status, [], vm)
         self.assertRaises(errors.Conflict, machine.patch, [
@@ -439,7 +440,7 @@ class ErrorTestCase(cluster_case.ClusterTestCase):
 
     def test_action_in_wrong_state_raises_conflict(self):
         machine = self.machine()
-        machine.objects()
+        machine.state()
         self.assertRaises(errors.Conflict, machine.call, 'restart')
         self.assertRaises(errors.Conflict, machine.call, 'pause',
                           resource=api_resources.VMI)

@@ -234,8 +234,8 @@ class MediaTestCase(HarvesterTestCase):
             'claimName': 'box-cd-abcde', 'hotpluggable': True}}
         self.user_changes(machine.name, lambda vm: vm['spec']['template'][
             'spec']['volumes'].append(theirs))
-        self.until('the medium in the cache', lambda: theirs in machine
-                   .objects()[0]['spec']['template']['spec']['volumes'])
+        self.until('the medium in the cache', lambda: theirs in (
+            machine.state().vm['spec']['template']['spec']['volumes']))
         machine.insert_media('Cd', self.source())
         self.wait_state(machine, S.READY)
         self.assertEqual(theirs, self.drive_of(machine)[1])

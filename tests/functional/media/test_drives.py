@@ -307,7 +307,7 @@ class DriveTestCase(media_case.MediaTestCase):
         machine.insert_media('Cd', self.source())
         url = self.wait_state(machine, S.READY).url
         self.until('plugged', lambda: machine.medium('Cd').state is S.READY
-                   and machine.objects()[1]['spec']['volumes'][1:])
+                   and machine.state().vmi['spec']['volumes'][1:])
         self.sandbox.guest_does(machine.name, 'lock')
         changes = self.changes(bmc)
         machine.eject_media('Cd')

@@ -11,7 +11,6 @@ import threading
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.machine import boot
 from sushy_kubevirt.machine import power_state
-from sushy_kubevirt.machine import vm_state
 from tests.fixtures import machine_case
 from tests.fixtures import media_case
 
@@ -67,12 +66,13 @@ class CallsTestCase(machine_case.MachineTestCase):
         """Wait until KubeVirt and the BMC have nothing left to do."""
         status = 'Running' if state is ON else 'Stopped'
         self.becomes(machine, state)
-        self.assertTrue(machine.wait(lambda vm, vmi: (
-            vm['status'].get('printableStatus') == status
-            and vm['status'].get('created') is (True if state is ON else None)
-            and not vm_state.vmi_gone(vm)
-            and not vm['status'].get('stateChangeRequests')
-            and (vmi is not None) is (state is ON)), 20))
+        self.assertTrue(machine.wait(lambda now: (
+            now.vm['status'].get('printableStatus') == status
+            and now.vm['status'].get('created') is (
+                True if state is ON else None)
+            and not now.vmi_gone
+            and not now.vm['status'].get('stateChangeRequests')
+            and (now.vmi is not None) is (state is ON)), 20))
 
 
 class PowerCallsTestCase(CallsTestCase):

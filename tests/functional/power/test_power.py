@@ -362,9 +362,10 @@ class PauseTestCase(machine_case.MachineTestCase):
                 history.clear()
                 machine.reset(action)
                 self.assertTrue(machine.wait(
-                    lambda vm, vmi: power_state.state(vm, vmi) is state
-                    and (vmi is None or vmi['metadata']['uid'] != uid), 12),
-                    (strategy, action, machine.objects()))
+                    lambda now: power_state.of(now) is state
+                    and (now.vmi is None
+                         or now.vmi['metadata']['uid'] != uid), 12),
+                    (strategy, action, machine.state()))
                 if state is ON:
                     self.assertNotIn(OFF, history.states(machine.name))
             self.assertEqual('Halted' if strategy in ('Always', 'Once')
@@ -381,9 +382,9 @@ class PauseTestCase(machine_case.MachineTestCase):
         machine.reset(R.PAUSE)
         uid = self.uid(machine.name)
         self.sandbox.do(machine.name, 'restart', {'gracePeriodSeconds': 0})
-        self.assertTrue(machine.wait(lambda vm, vmi: any(
+        self.assertTrue(machine.wait(lambda state: any(
             condition['type'] == 'Synchronized'
-            for condition in vmi['status']['conditions']), 15))
+            for condition in state.vmi['status']['conditions']), 15))
         self.assertIs(DOWN, machine.power_state())
         self.assertIsNone(machine.problem())
         machine.reset(R.FORCE_RESTART)
@@ -460,7 +461,7 @@ class VolumeMigrationTestCase(ControllerCase):
             machine = self.machine(strategy, bmc)
             self.require_recovery(machine.name)
             self.assertTrue(machine.wait(
-                lambda vm, vmi: power_state.recovery_required(vm), 15))
+                lambda state: power_state.recovery_required(state.vm), 15))
             before = self.sandbox.vm(machine.name)['spec']
             for action in (R.ON, R.FORCE_RESTART, R.PUSH_POWER_BUTTON):
                 error = self.assertRaises(errors.WrongState, machine.reset,
@@ -487,7 +488,7 @@ class VolumeMigrationTestCase(ControllerCase):
         machine = self.machine(off=False)
         self.add_condition('vmi', machine.name, 'VolumesChange')
         self.assertTrue(machine.wait(
-            lambda vm, vmi: power_state.migrates_volumes(vm), 15))
+            lambda state: power_state.migrates_volumes(state.vm), 15))
         uid = self.uid(machine.name)
         for pause in False, True:
             if pause:
@@ -510,10 +511,10 @@ class ProblemTestCase(machine_case.MachineTestCase):
         if strategy == 'Manual':
             machine.reset(R.ON)
         self.assertTrue(machine.wait(
-            lambda vm, vmi: power_state.problem(vm, vmi) is not None
-            and power_state.problem(vm, vmi).reason in reason,
+            lambda state: power_state.problem(state) is not None
+            and power_state.problem(state).reason in reason,
             180 if self.sandbox.external else 15),
-            machine.objects())
+            machine.state())
         self.assertIs(OFF, machine.power_state())
         return machine
 
@@ -563,10 +564,10 @@ class ProblemTestCase(machine_case.MachineTestCase):
         machine = self.handle(bmc, name)
         history = power_history.History(bmc)
         machine.reset(R.ON)
-        self.assertTrue(machine.wait(lambda vm, vmi: any(
+        self.assertTrue(machine.wait(lambda state: any(
             condition['reason'] == 'FailedPvcNotFound'
-            for condition in (vmi or {'status': {}})['status'].get(
-                'conditions', ())), 15), machine.objects())
+            for condition in (state.vmi or {'status': {}})['status'].get(
+                'conditions', ())), 15), machine.state())
         self.assertIs(UP, machine.power_state())
         self.create_claim('late')
         self.becomes(machine, ON)
@@ -598,7 +599,7 @@ class ProblemTestCase(machine_case.MachineTestCase):
         self.assert_force_off_ends_start(machine)
         machine.reset(R.ON)
         self.assertTrue(machine.wait(
-            lambda vm, vmi: power_state.problem(vm, vmi), 15))
+            power_state.problem, 15))
         self.assert_force_off_ends_start(machine)
 
     def test_crash_loop(self):
@@ -647,8 +648,8 @@ class ProblemTestCase(machine_case.MachineTestCase):
             'status']['runStrategy'] == 'Halted')
         machine.reset(R.ON)
         self.assertTrue(machine.wait(
-            lambda vm, vmi: vm['status']['runStrategy'] == 'RerunOnFailure'
-            and power_state.problem(vm, vmi), 15), machine.objects())
+            lambda state: state.vm['status']['runStrategy'] == 'RerunOnFailure'
+            and power_state.problem(state), 15), machine.state())
         self.stays(lambda: machine.problem() is not None)
         self.assertIs(OFF, machine.power_state())
         self.assertIn('DataVolume', machine.problem().message)

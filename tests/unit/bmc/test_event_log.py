@@ -15,6 +15,7 @@ from sushy_kubevirt.bmc import event_registry
 from sushy_kubevirt.kube import api_resources
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.machine import options
+from sushy_kubevirt.machine import vm_state
 from tests.unit.bmc import fake_state
 
 BORN = '2026-11-01T09:00:00Z'
@@ -53,8 +54,9 @@ class Machine:
     qualified_name = 'default/vm'
     vmi = None
 
-    def objects(self):
-        return {'metadata': {'creationTimestamp': BORN}}, self.vmi
+    def state(self):
+        return vm_state.VmState(
+            {'metadata': {'creationTimestamp': BORN}}, self.vmi)
 
     def medium(self, device):
         return None

@@ -12,6 +12,7 @@ from sushy_kubevirt.machine import boot
 from sushy_kubevirt.machine import changes
 from sushy_kubevirt.machine import machine
 from sushy_kubevirt.machine import options
+from sushy_kubevirt.machine import vm_state
 
 
 def vm(strategy='RerunOnFailure', *, running=None, requests=(), conditions=(),
@@ -113,7 +114,7 @@ class Machine:
         (exception, True) for a write that takes effect nevertheless
 
     ``writes`` lists the requests: ('start', body), ('patch', operations).
-    ``cached`` is a (vm, vmi) that the cache has instead of the present ones.
+    ``cached`` is the state that the cache has instead of the present one.
     """
 
     qualified_name = 'default/node'
@@ -135,11 +136,11 @@ class Machine:
         self.writes = []
         self.fetch_count = 0
 
-    def objects(self):
-        return self.vm, self.vmi
+    def state(self):
+        return vm_state.VmState(self.vm, self.vmi)
 
-    def cached_objects(self):
-        return copy.deepcopy(self.cached or (self.vm, self.vmi))
+    def cached_state(self):
+        return copy.deepcopy(self.cached or self.state())
 
     def sizes(self, vm):
         return {}
@@ -147,7 +148,7 @@ class Machine:
     def fetch(self):
         blocking.check()
         self.fetch_count += 1
-        return copy.deepcopy((self.vm, self.vmi))
+        return copy.deepcopy(self.state())
 
     def fetch_vm(self):
         blocking.check()
@@ -158,16 +159,16 @@ class Machine:
 
     def _shown(self, step, seconds):
         try:
-            return blocking.attempt(step, *self.cached_objects()),
+            return blocking.attempt(step, self.cached_state()),
         except (blocking.WouldBlock, errors.MachineError):
             return None
 
     def wait(self, ready, timeout):
-        if ready(*self.objects()):
+        if ready(self.state()):
             return True
         if self.on_wait:
             self.on_wait.pop(0)(self)
-        return ready(*self.objects())
+        return ready(self.state())
 
     def patch(self, operations):
         return self._write(('patch', operations),

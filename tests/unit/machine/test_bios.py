@@ -7,6 +7,7 @@ from sushy_kubevirt.kube import stored_names
 from sushy_kubevirt.machine import attributes
 from sushy_kubevirt.machine import bios
 from sushy_kubevirt.machine import changes
+from sushy_kubevirt.machine import vm_state
 from tests.unit.machine import fakes
 
 DEFAULTS = {'BootMode': 'Legacy', 'SecureBoot': 'Disabled',
@@ -19,10 +20,10 @@ class BiosTestCase(base.BaseTestCase):
         return fakes.Machine(fakes.vm(domain=domain), vmi)
 
     def pending(self, machine):
-        return bios.pending(*machine.objects())
+        return bios.pending(machine.state())
 
     def current(self, machine):
-        return bios.current(*machine.objects())
+        return bios.current(machine.state())
 
     def test_attributes_of_bootloader(self):
         for domain, changed in (
@@ -101,7 +102,8 @@ class BiosTestCase(base.BaseTestCase):
         for text in ('x', '[]', '{"vmi":"u0"}', '{"vmi":"u0","values":[1]}'):
             vm = fakes.vm(annotations={stored_names.ATTRIBUTES_BEFORE: text,
                                        stored_names.ATTRIBUTES: '{"a":1}'})
-            self.assertEqual({'a': 1}, attributes.current(vm, fakes.vmi()))
+            self.assertEqual({'a': 1}, attributes.current(
+                vm_state.VmState(vm, fakes.vmi())))
 
 
 class AssetTagTestCase(base.BaseTestCase):

@@ -15,6 +15,7 @@ from sushy_kubevirt.machine import boot_overrides
 from sushy_kubevirt.machine import changes
 from sushy_kubevirt.machine import firmware
 from sushy_kubevirt.machine import one_time_boot
+from sushy_kubevirt.machine import vm_state
 from tests.unit.machine import fakes
 from tests.unit.machine import test_boot_order
 
@@ -35,7 +36,7 @@ class BootTestCase(base.BaseTestCase):
 
     def assert_state(self, machine, target, enabled, mode=LEGACY):
         self.assertEqual(boot.BootState(target, enabled, mode),
-                         boot.state(*machine.objects()))
+                         boot.settings(machine.state()))
 
     def start(self, machine, uid='u1', phase='Scheduled'):
         """Create a VMI from the VM as its controller would."""
@@ -44,7 +45,7 @@ class BootTestCase(base.BaseTestCase):
             'metadata']['generation']
 
     def reconcile(self, machine):
-        edited = one_time_boot.desired_vm(*machine.objects())
+        edited = one_time_boot.desired_vm(machine.state())
         if edited is not None:
             machine.vm = edited
             machine.vm['metadata']['generation'] += 1
@@ -221,7 +222,7 @@ class SetTestCase(BootTestCase):
 
     def test_vm_that_changed_meanwhile_is_read(self):
         machine = self.machine()
-        machine.cached = copy.deepcopy((machine.vm, None))
+        machine.cached = machine.state().copy_vm()
         fakes.set_boot(machine, CD, ONCE)
         machine.vm['metadata']['generation'] += 1
         machine.writes.clear()
@@ -237,11 +238,11 @@ class SetTestCase(BootTestCase):
     def test_nothing_to_do_and_refusals_are_confirmed(self):
         machine = self.machine()
         fakes.set_boot(machine, PXE, CONTINUOUS)
-        machine.cached = self.machine().vm, None
-        machine.cached[0]['metadata']['generation'] = 1
+        machine.cached = self.machine().state()
+        machine.cached.vm['metadata']['generation'] = 1
         fakes.set_boot(machine, target=NONE)
         self.assertEqual([], self.order(machine))
-        machine.cached = self.machine(interfaces=[]).vm, None
+        machine.cached = self.machine(interfaces=[]).state()
         fakes.set_boot(machine, PXE, ONCE)
         self.assert_state(machine, PXE, ONCE)
 
@@ -510,7 +511,7 @@ class BootStartedTestCase(BootTestCase):
         for phase in ('', 'Pending', 'Scheduling', 'Scheduled', 'Running',
                       'Succeeded', 'Failed'):
             machine = self.pending(fakes.vmi(phase, of=fakes.vm()))
-            self.assertFalse(boot_overrides.boot_started(*machine.objects()))
+            self.assertFalse(boot_overrides.boot_started(machine.state()))
             self.assertFalse(self.reconcile(machine))
             self.assert_state(machine, PXE, ONCE)
 
@@ -582,5 +583,6 @@ class BootStartedTestCase(BootTestCase):
     def test_invalid_annotation_is_ignored(self):
         for text in ('', 'x', '[]', '{"once": 1}', '1'):
             vm = fakes.vm(annotations={stored_names.BOOT: text})
-            self.assertIs(DISABLED, boot.state(vm, None).enabled)
-            self.assertIsNone(one_time_boot.desired_vm(vm, None))
+            state = vm_state.VmState(vm)
+            self.assertIs(DISABLED, boot.settings(state).enabled)
+            self.assertIsNone(one_time_boot.desired_vm(state))

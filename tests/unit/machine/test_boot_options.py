@@ -9,6 +9,7 @@ from sushy_kubevirt.machine import boot
 from sushy_kubevirt.machine import boot_options
 from sushy_kubevirt.machine import boot_order
 from sushy_kubevirt.machine import boot_overrides
+from sushy_kubevirt.machine import vm_state
 from tests.unit.machine import fakes
 
 ROOT, CD, EXTRA = 'Boot0001', 'Boot0002', 'Boot0003'
@@ -79,13 +80,13 @@ class TestEdit(base.BaseTestCase):
 
     def edit(self, vm, *references, vmi=None):
         edited = copy.deepcopy(vm)
-        boot_options.edit(edited, vmi, references)
+        boot_options.edit(vm_state.VmState(edited, vmi), references)
         self.assertEqual(references, boot_options.order(edited))
         return edited
 
     def default(self, vm):
         edited = copy.deepcopy(vm)
-        boot_options.edit(edited, None, None)
+        boot_options.edit(vm_state.VmState(edited), None)
         return edited
 
     def without_annotations(self, vm):
@@ -126,9 +127,8 @@ class TestEdit(base.BaseTestCase):
     def test_invalid_references_are_refused(self):
         for references in ((), ('Boot0009',), (ROOT, ROOT), ('nonsense',),
                            (ROOT, 7)):
-            vm = make_vm()
-            self.assertRaises(errors.InvalidValue, boot_options.edit, vm,
-                              None, references)
+            self.assertRaises(errors.InvalidValue, boot_options.edit,
+                              vm_state.VmState(make_vm()), references)
 
     def test_continuous_override_stays_on_top(self):
         before = make_vm()

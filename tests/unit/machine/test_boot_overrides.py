@@ -55,11 +55,11 @@ class InvalidAnnotationTestCase(base.BaseTestCase):
 
     def assert_bmc_works(self, machine):
         """Check that boot settings and power work despite the annotation."""
-        vm, vmi = machine.objects()
+        state = machine.state()
         self.assertEqual(
             boot.BootState(boot.Target.NONE, boot.Enabled.DISABLED,
-                           boot.Mode.LEGACY), boot.state(vm, vmi))
-        one_time_boot.desired_vm(vm, vmi)
+                           boot.Mode.LEGACY), boot.settings(state))
+        one_time_boot.desired_vm(state)
         reset.reset(machine, power_state.ResetType.ON)
         machine.vmi = fakes.vmi(of=machine.vm)
         reset.reset(machine, power_state.ResetType.FORCE_OFF)
@@ -71,7 +71,7 @@ class InvalidAnnotationTestCase(base.BaseTestCase):
                        boot.Mode.UEFI)
         self.assertEqual(
             boot.BootState(boot.Target.CD, boot.Enabled.ONCE,
-                           boot.Mode.UEFI), boot.state(*machine.objects()))
+                           boot.Mode.UEFI), boot.settings(machine.state()))
         fakes.set_boot(machine, enabled=boot.Enabled.DISABLED)
         self.assertEqual(fakes.vm('Manual')['spec'], machine.vm['spec'])
 

@@ -57,7 +57,7 @@ class ClusterTestCase(base.BaseTestCase):
             time.sleep(0.01)
 
     def annotation(self, machine, name):
-        return machine.objects()[0]['metadata'].get(
+        return machine.state().vm['metadata'].get(
             'annotations', {}).get(name)
 
     def test_other_options_share_cache_and_connections(self):
@@ -231,13 +231,13 @@ class ClusterTestCase(base.BaseTestCase):
         self.vm['metadata']['generation'] = 2
         self.api.put('virtualmachines', self.vm)
         self.api.rule('GET', '/expand-spec$', (403, {'message': 'no'}), 9)
-        self.until(lambda: machine.objects()[0]['metadata']['generation']
+        self.until(lambda: machine.state().vm['metadata']['generation']
                    == 2)
         for _ in range(2):
             self.assertEqual(0, machine.inventory().memory_bytes)
         self.assertEqual(2, self.api.count('GET', '/expand-spec$'))
         self.api.put('virtualmachineinstances', api.vmi(self.vm))
-        self.until(lambda: machine.objects()[1])
+        self.until(lambda: machine.state().vmi)
         machine.inventory()
         self.assertEqual(2, self.api.count('GET', '/expand-spec$'))
 
@@ -246,7 +246,7 @@ class ClusterTestCase(base.BaseTestCase):
         self.until(lambda: self.api.count('WATCH') == 2)
         before = self.api.count('GET')
         for _ in range(100):
-            machine.objects()
+            machine.state()
         self.assertEqual(before, self.api.count('GET'))
 
     def test_waits_for_vm_that_was_just_created(self):
@@ -272,10 +272,10 @@ class ClusterTestCase(base.BaseTestCase):
                              api.vmi(api.vm('a')))
         own_vmi = api.vmi(self.vm)
         self.until(lambda: machine.cluster.cache.vmi_uid(('default', 'a')))
-        self.assertIsNone(machine.objects()[1])
+        self.assertIsNone(machine.state().vmi)
         self.api.delete('virtualmachineinstances', stray)
         self.api.put('virtualmachineinstances', own_vmi)
-        self.until(lambda: machine.objects()[1] is not None)
+        self.until(lambda: machine.state().vmi is not None)
 
     def test_stays_off_when_stop_is_delivered_after_end_of_vmi(self):
         machine = self.cluster().machine('a')
@@ -283,13 +283,13 @@ class ClusterTestCase(base.BaseTestCase):
         self.vm['spec']['runStrategy'] = 'Manual'
         self.vm['status'] = {'created': True}
         self.api.put('virtualmachines', self.vm)
-        self.until(lambda: machine.objects()[1] is not None
-                   and machine.objects()[0].get('status'))
+        self.until(lambda: machine.state().vmi is not None
+                   and machine.state().vm.get('status'))
         self.api.delete('virtualmachineinstances', vmi)
-        self.until(lambda: machine.objects()[1] is None)
+        self.until(lambda: machine.state().vmi is None)
         states = []
-        machine.cluster.subscribe(lambda machine, vm, vmi: states.append(
-            power_state.state(vm, vmi)))
+        machine.cluster.subscribe(lambda machine, state: states.append(
+            power_state.of(state)))
         stop = [{'action': 'Stop', 'uid': vmi['metadata']['uid']}]
         for status in (
                 {'created': True, 'stateChangeRequests': stop},
@@ -309,15 +309,15 @@ class ClusterTestCase(base.BaseTestCase):
         machine = c.machine('a')
         self.api.delete('virtualmachines', self.vm)
         self.until(lambda: not c.machines())
-        self.assertRaises(errors.MachineNotFound, machine.objects)
+        self.assertRaises(errors.MachineNotFound, machine.state)
         self.assertRaises(errors.MachineNotFound, machine.fetch)
         self.api.put('virtualmachines', api.vm('a'))
         self.until(lambda: c.machines())
-        self.assertRaises(errors.MachineNotFound, machine.objects)
+        self.assertRaises(errors.MachineNotFound, machine.state)
 
     def test_recreated_vm_is_not_written_to(self):
         machine = self.cluster().machine('a')
-        machine.objects()
+        machine.state()
         self.api.put('virtualmachines', api.vm('a'))
         self.assertRaises(errors.Conflict, machine.patch, [
             {'op': 'add', 'path': '/metadata/labels', 'value': {}}])
@@ -328,7 +328,7 @@ class ClusterTestCase(base.BaseTestCase):
         del self.api.objects['virtualmachines'][('default', 'a')]
         self.assertRaises(errors.MachineNotFound, machine.set_indicator,
                           'Lit')
-        self.assertRaises(errors.MachineNotFound, machine.objects)
+        self.assertRaises(errors.MachineNotFound, machine.state)
 
     # Broken watches and outages
 
@@ -353,7 +353,7 @@ class ClusterTestCase(base.BaseTestCase):
         self.api.log.clear()
         self.api.break_watches()
         self.until(lambda: [m.name for m in c.machines()] == ['b'])
-        self.assertRaises(errors.MachineNotFound, machine.objects)
+        self.assertRaises(errors.MachineNotFound, machine.state)
 
     def test_stale_cache_reads_from_api(self):
         machine = self.cluster().machine('a')
@@ -447,12 +447,12 @@ class ClusterTestCase(base.BaseTestCase):
         self.until(lambda: self.api.count('WATCH') == 2)
         self.api.stop()
         self.until(lambda: machine.cluster.cache.stale)
-        e = self.assertRaises(errors.Unavailable, machine.objects)
+        e = self.assertRaises(errors.Unavailable, machine.state)
         self.assertIn('does not answer', str(e))
         self.assertRaises(errors.Unavailable, machine.cluster.machines)
         self.api.put('virtualmachines', self.vm)
         self.api.start()
-        self.until(lambda: machine.objects() and True)
+        self.until(lambda: machine.state() and True)
         self.until(lambda: not machine.cluster.cache.stale)
 
     def test_cache_age_watch_problem_and_call_counters(self):
@@ -554,7 +554,7 @@ class ClusterTestCase(base.BaseTestCase):
 
         machine.cluster.client.action = start
         machine.call('start')
-        self.assertTrue(machine.objects()[0]['status'])
+        self.assertTrue(machine.state().vm['status'])
         self.assertEqual(0, self.api.count('GET', '/virtualmachines/'))
 
     def test_action_that_changes_nothing_is_not_awaited(self):
@@ -563,7 +563,7 @@ class ClusterTestCase(base.BaseTestCase):
         machine = self.cluster().machine('a')
         with mock.patch.object(
                 type(machine), 'wait', lambda machine, shown, timeout: shown(
-                    *machine.objects())):
+                    machine.state())):
             machine.call('stop', {'gracePeriod': 0})
         self.assertEqual(0, self.api.count('GET', '/virtualmachines/'))
 
@@ -574,32 +574,32 @@ class ClusterTestCase(base.BaseTestCase):
                 (errors.WrongState('x'), 1)):
             seen = []
 
-            def from_cache(vm, vmi, first=first, seen=seen):
-                seen.append(vm['metadata']['name'])
+            def from_cache(state, first=first, seen=seen):
+                seen.append(state.vm['metadata']['name'])
                 if isinstance(first, Exception):
                     raise first
                 return first
 
             before = self.api.count('GET', '/virtualmachines/')
-            machine.write(lambda vm, vmi: None, from_cache)
+            machine.write(lambda _state: None, from_cache)
             self.assertEqual((['a'], reads), (seen, self.api.count(
                 'GET', '/virtualmachines/') - before))
 
     def test_refusal_of_attempt_from_cache_is_final(self):
         machine = self.cluster().machine('a')
 
-        def refuse(vm, vmi):
+        def refuse(state):
             raise errors.Rejected('x')
 
         self.assertRaises(errors.Rejected, machine.write,
-                          lambda vm, vmi: None, refuse)
+                          lambda _state: None, refuse)
 
     def test_no_attempt_from_stale_cache(self):
         machine = self.cluster(opts={'stale_seconds': 0}).machine('a')
         self.api.rule('WATCH', '', (500, {}), times=10 ** 6)
         self.api.break_watches()
         self.until(lambda: machine.cluster.cache_age)
-        machine.write(lambda vm, vmi: None, self.fail)
+        machine.write(lambda _state: None, self.fail)
 
     def test_writes_are_retried_after_faults(self):
         bad = {
@@ -632,7 +632,8 @@ class ClusterTestCase(base.BaseTestCase):
         self.api.rule('PATCH', '', 'drop-after')
         self.api.rule('GET', '/virtualmachines/a$', 'hang', times=99)
 
-        def step(vm, vmi):
+        def step(state):
+            vm = state.vm
             if vm['metadata']['annotations'].get('mark'):
                 return 'done'
             return machine.patch([{
@@ -692,8 +693,9 @@ class ClusterTestCase(base.BaseTestCase):
         self.api.put('virtualmachineinstances', api.vmi(self.vm))
         received = []
         c = self.cluster()
-        c.subscribe(lambda machine, vm, vmi: received.append(
-            (machine.name, vm is not None, vmi is not None)))
+        c.subscribe(lambda machine, state: received.append(
+            (machine.name, state is not None,
+             state is not None and state.vmi is not None)))
         c.wait_ready()
         self.until(lambda: received)
         self.assertEqual([('a', True, True)], received)
@@ -704,8 +706,9 @@ class ClusterTestCase(base.BaseTestCase):
     def test_slow_subscriber_gets_no_vm_with_successor_as_machine(self):
         received, resume = [], threading.Event()
 
-        def receive(machine, vm, vmi):
-            received.append((machine.uid, vm and vm['metadata']['uid']))
+        def receive(machine, state):
+            received.append((machine.uid,
+                             state and state.vm['metadata']['uid']))
             resume.wait(30)
 
         c = self.cluster()

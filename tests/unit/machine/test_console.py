@@ -7,6 +7,7 @@ from sushy_kubevirt.kube import errors
 from sushy_kubevirt.kube import retry
 from sushy_kubevirt.machine import console
 from sushy_kubevirt.machine import power_state
+from sushy_kubevirt.machine import vm_state
 
 NAME = 'lab/vm'
 
@@ -78,8 +79,8 @@ class ConsoleTestCase(unittest.IsolatedAsyncioTestCase):
         self.machine = mock.Mock(
             cluster=self.cluster, namespace='lab', qualified_name=NAME)
         self.machine.name = 'vm'
-        for read in self.machine.objects, self.machine.cached_objects:
-            read.side_effect = lambda: ({}, self.cluster.vmi)
+        for read in self.machine.state, self.machine.cached_state:
+            read.side_effect = lambda: vm_state.VmState({}, self.cluster.vmi)
         self.machine.problem.return_value = None
         self.machine.power_state.return_value = power_state.PowerState.OFF
         self.find = mock.Mock(return_value=self.machine)
@@ -251,7 +252,7 @@ class FaultTest(ConsoleTestCase):
 
     async def test_stale_cache_causes_no_flood_of_connections(self):
         await self.notice('is off')
-        self.machine.cached_objects = lambda: ({}, None)
+        self.machine.cached_state = lambda: vm_state.VmState({})
         for _ in range(500):
             socket = Socket()
             socket.end()

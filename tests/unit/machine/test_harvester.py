@@ -83,18 +83,18 @@ class HarvesterTestCase(base.BaseTestCase):
     def test_stopped_machine_stays_off(self):
         # Stopped by a user, in a one-time boot that ran under Always.
         one = machine('Halted', 'Always', 'Manual')
-        edited = one_time_boot.desired_vm(one.vm, None)
+        edited = one_time_boot.desired_vm(vm_state.VmState(one.vm))
         one.patch(one_time_boot.patch(one.vm, edited))
         self.assertEqual(('Manual', 'Manual'), (one.strategy, one.note))
-        self.assertFalse(vm_state.starting(one.vm, None))
+        self.assertFalse(vm_state.VmState(one.vm).starting())
 
     def test_next_start_by_harvester_restores_strategy(self):
         one = machine('Halted', 'Always', 'RerunOnFailure')
-        edited = one_time_boot.desired_vm(one.vm, None)
+        edited = one_time_boot.desired_vm(vm_state.VmState(one.vm))
         one.patch(one_time_boot.patch(one.vm, edited))
         self.assertEqual(('Halted', 'RerunOnFailure'),
                          (one.strategy, one.note))
-        self.assertIsNone(one_time_boot.desired_vm(one.vm, None))
+        self.assertIsNone(one_time_boot.desired_vm(vm_state.VmState(one.vm)))
 
     def test_policy_of_machine_that_is_off(self):
         for note in (None, 'Always', 'RerunOnFailure', 'Manual'):
@@ -107,7 +107,7 @@ class HarvesterTestCase(base.BaseTestCase):
                 self.assertIs(policy, power_restore_policy.of(
                     one.vm, one.options))
                 self.assertEqual(strategy, one.note)
-                self.assertFalse(vm_state.starting(one.vm, None))
+                self.assertFalse(vm_state.VmState(one.vm).starting())
 
     def test_policy_is_that_of_harvesters_strategy(self):
         one = machine('Halted', 'Manual')

@@ -113,7 +113,7 @@ class BackOffTestCase(test_reset.ResetTestCase):
                 startFailure={'consecutiveFailCount': 1},
                 printableStatus='CrashLoopBackOff')
             self.assertIs(power_state.PowerState.OFF,
-                          power_state.state(*machine.objects()))
+                          power_state.of(machine.state()))
             for action in (R.ON, R.FORCE_RESTART):
                 machine.vm['status']['startFailure'] = {}
                 machine.vm['status']['startFailure']['consecutive'] = 1
@@ -121,7 +121,7 @@ class BackOffTestCase(test_reset.ResetTestCase):
                 self.assertNotIn('startFailure', machine.vm['status'])
             self.assertEqual(['status'] * 2, sent(machine))
             self.assertIs(power_state.PowerState.POWERING_ON,
-                          power_state.state(*machine.objects()))
+                          power_state.of(machine.state()))
 
     def test_on_waits_for_failed_vmi_first(self):
         machine = self.machine('Always', FAILED,
@@ -177,7 +177,7 @@ class CancelledStartTestCase(test_reset.ResetTestCase):
             seen = []
 
             def process(machine):
-                seen.append(power_state.state(*machine.objects()))
+                seen.append(power_state.of(machine.state()))
                 end_vmi(machine)
 
             machine.on_wait = [process]
@@ -185,7 +185,7 @@ class CancelledStartTestCase(test_reset.ResetTestCase):
             self.assertEqual(expected, sent(machine))
             self.assertEqual([power_state.PowerState.POWERING_OFF], seen)
             self.assertIs(power_state.PowerState.OFF,
-                          power_state.state(*machine.objects()))
+                          power_state.of(machine.state()))
 
     def test_late_vmi_is_stopped(self):
         machine = self.machine('Manual', NO_VMI, [fakes.START])
@@ -219,4 +219,4 @@ class CancelledStartTestCase(test_reset.ResetTestCase):
         self.assertRaises(errors.Unavailable, reset.reset, machine,
                           R.FORCE_OFF)
         self.assertIs(power_state.PowerState.POWERING_OFF,
-                      power_state.state(*machine.objects()))
+                      power_state.of(machine.state()))

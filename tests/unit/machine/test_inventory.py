@@ -7,6 +7,7 @@ from oslotest import base
 
 from sushy_kubevirt.machine import inventory
 from sushy_kubevirt.machine import trim
+from sushy_kubevirt.machine import vm_state
 
 MIB = 1024 * 1024
 
@@ -24,10 +25,14 @@ def vmi(of, status=None, domain=None):
     return made
 
 
+def inventory_of(vm, vmi, *more):
+    return inventory.of(vm_state.VmState(vm, vmi), *more)
+
+
 class CpusTestCase(base.BaseTestCase):
 
     def cpus(self, domain):
-        cpus = inventory.of(vm(domain), None).cpus
+        cpus = inventory_of(vm(domain), None).cpus
         return (cpus.sockets, cpus.cores, cpus.threads, cpus.total)
 
     def test_topology(self):
@@ -46,13 +51,13 @@ class CpusTestCase(base.BaseTestCase):
 
     def test_cpus_of_instance_type_are_read_from_vmi(self):
         a = vm()
-        cpus = inventory.of(a, vmi(a, domain={'cpu': {
+        cpus = inventory_of(a, vmi(a, domain={'cpu': {
             'sockets': 4, 'model': 'host-model'}})).cpus
         self.assertEqual((4, 'host-model'), (cpus.total, cpus.model))
 
     def test_hotplugged_cpus(self):
         a = vm({'cpu': {'sockets': 1, 'cores': 2}})
-        cpus = inventory.of(a, vmi(a, {'currentCPUTopology': {
+        cpus = inventory_of(a, vmi(a, {'currentCPUTopology': {
             'sockets': 3, 'cores': 2, 'threads': 1}})).cpus
         self.assertEqual(6, cpus.total)
 
@@ -60,7 +65,7 @@ class CpusTestCase(base.BaseTestCase):
 class MemoryTestCase(base.BaseTestCase):
 
     def memory(self, **domain):
-        return inventory.of(vm(domain), None).memory_bytes
+        return inventory_of(vm(domain), None).memory_bytes
 
     def test_memory(self):
         self.assertEqual(64 * MIB, self.memory(
@@ -77,7 +82,7 @@ class MemoryTestCase(base.BaseTestCase):
 
     def test_memory_of_running_vm_is_read_from_vmi(self):
         a = vm({'memory': {'guest': '64Mi'}})
-        self.assertEqual(96 * MIB, inventory.of(a, vmi(a, {
+        self.assertEqual(96 * MIB, inventory_of(a, vmi(a, {
             'memory': {'guestCurrent': '96Mi'}})).memory_bytes)
 
 
@@ -94,14 +99,14 @@ class NicsTestCase(base.BaseTestCase):
                       {'name': 'lab', 'multus': {'networkName': 'x/lab'}}])
 
     def test_nics_of_stopped_vm(self):
-        default, lab = inventory.of(self.vm, None).nics
+        default, lab = inventory_of(self.vm, None).nics
         self.assertEqual(('default', '', 'virtio', 'pod'), (
             default.name, default.mac, default.model, default.network))
         self.assertEqual(('lab', '02:00:00:00:00:0a', 'e1000', 'x/lab'), (
             lab.name, lab.mac, lab.model, lab.network))
 
     def test_nic_of_running_vm_with_guest_agent(self):
-        default, _ = inventory.of(self.vm, vmi(self.vm, {'interfaces': [
+        default, _ = inventory_of(self.vm, vmi(self.vm, {'interfaces': [
             {'name': 'default', 'mac': '52:54:00:AA:bb:cc',
              'ipAddress': '10.0.0.5', 'linkState': 'up',
              'ipAddresses': ['10.0.0.5', 'fd00::5/64'],
@@ -113,9 +118,9 @@ class NicsTestCase(base.BaseTestCase):
             (default.mac, default.ips, default.guest_name, default.link))
 
     def test_default_interface_added_by_kubevirt(self):
-        [nic] = inventory.of(vm(), None).nics
+        [nic] = inventory_of(vm(), None).nics
         self.assertEqual(('default', 'pod'), (nic.name, nic.network))
-        self.assertEqual((), inventory.of(vm({'devices': {
+        self.assertEqual((), inventory_of(vm({'devices': {
             'autoattachPodInterface': False}}), None).nics)
 
 
@@ -125,7 +130,7 @@ class DisksTestCase(base.BaseTestCase):
         a = vm({'devices': {'disks': disks}}, volumes=volumes, **spec)
         a['spec']['dataVolumeTemplates'] = list(templates)
         made = vmi(a, {'volumeStatus': status}) if status else None
-        return inventory.of(a, made).disks
+        return inventory_of(a, made).disks
 
     def test_kinds_and_buses(self):
         root, cd, lun, plain = self.disks(
@@ -172,14 +177,14 @@ class FactsTestCase(base.BaseTestCase):
 
     def test_facts(self):
         a = vm({'firmware': {'serial': 'abc', 'bootloader': {'efi': {}}}})
-        facts = inventory.of(a, vmi(a, {
+        facts = inventory_of(a, vmi(a, {
             'nodeName': 'n1', 'machine': {'type': 'pc-q35-9'},
         }), 'v1.9.0')
         self.assertEqual(
             ('abc', 'efi', 'n1', 'pc-q35-9', 'a', 'v1.9.0'),
             (facts.serial, facts.firmware, facts.node,
              facts.machine_type, facts.hostname, facts.kubevirt_version))
-        facts = inventory.of(vm(), None)
+        facts = inventory_of(vm(), None)
         self.assertEqual(('bios', '', ''), (
             facts.firmware, facts.node, facts.kubevirt_version))
 
@@ -189,20 +194,20 @@ class FactsTestCase(base.BaseTestCase):
                                     ('amd64', 'BIOS')):
             machine = vm()
             machine['spec']['template']['spec']['architecture'] = architecture
-            self.assertEqual(type_, inventory.of(machine, None).firmware_type)
+            self.assertEqual(type_, inventory_of(machine, None).firmware_type)
         encrypted = vm({'launchSecurity': {'sev': {}}})
-        self.assertEqual('UEFI', inventory.of(encrypted, None).firmware_type)
+        self.assertEqual('UEFI', inventory_of(encrypted, None).firmware_type)
 
 
 class MachineTestCase(base.BaseTestCase):
 
     def test_chassis_and_consoles(self):
-        facts = inventory.of(vm(), None)
+        facts = inventory_of(vm(), None)
         self.assertEqual(inventory.Chassis(), facts.chassis)
         self.assertTrue(facts.graphics and facts.serial_console)
         self.assertEqual(('', '', ''),
                          (facts.tpm, facts.started, facts.booted))
-        facts = inventory.of(vm({
+        facts = inventory_of(vm({
             'chassis': {'serial': 's', 'asset': 'a', 'manufacturer': 'm'},
             'devices': {'autoattachGraphicsDevice': False,
                         'autoattachSerialConsole': False,
@@ -221,10 +226,10 @@ class MachineTestCase(base.BaseTestCase):
             'conditions': [{'type': 'AgentConnected', 'status': 'True',
                             'lastTransitionTime': 'a'}]}
         made = trim.vmi(dict(vmi(a, status), metadata={}))
-        facts = inventory.of(a, made)
+        facts = inventory_of(a, made)
         self.assertEqual(('r', 'a'), (facts.started, facts.booted))
         made['status']['phase'] = 'Succeeded'
-        facts = inventory.of(a, made)
+        facts = inventory_of(a, made)
         self.assertEqual(('', ''), (facts.started, facts.booted))
 
     def test_operating_system_of_guest(self):
@@ -237,14 +242,14 @@ class MachineTestCase(base.BaseTestCase):
             cached = trim.vmi(dict(vmi(a, {'guestOSInfo': info}),
                                    metadata={}))
             self.assertNotIn('kernelVersion', str(cached))
-            facts = inventory.of(a, cached)
+            facts = inventory_of(a, cached)
             self.assertEqual(expected, (facts.os_name, facts.os_version))
 
     def test_mac_in_guest_and_link_state(self):
         a = vm({'devices': {'interfaces': [
             {'name': 'default', 'macAddress': '02-00-00-00-00-AA',
              'state': 'down'}]}})
-        [nic] = inventory.of(a, vmi(a, {'interfaces': [
+        [nic] = inventory_of(a, vmi(a, {'interfaces': [
             {'name': 'default', 'mac': '02:00:00:00:00:bb'}]})).nics
         self.assertEqual(('02:00:00:00:00:aa', '02:00:00:00:00:bb', False),
                          (nic.mac, nic.guest_mac, nic.plugged))

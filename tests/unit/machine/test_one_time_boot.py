@@ -14,6 +14,7 @@ from sushy_kubevirt.machine import one_time_boot
 from sushy_kubevirt.machine import power_state
 from sushy_kubevirt.machine import reset
 from sushy_kubevirt.machine import run_strategy
+from sushy_kubevirt.machine import vm_state
 from tests.unit.machine import fakes
 
 
@@ -30,12 +31,12 @@ class ReconcileTestCase(base.BaseTestCase):
             'metadata']['generation']
 
     def reconcile(self, machine):
-        edited = one_time_boot.desired_vm(*machine.objects())
+        edited = one_time_boot.desired_vm(machine.state())
         if edited is None:
             return False
         machine.vm = edited
         machine.vm['metadata']['generation'] += 1
-        self.assertIsNone(one_time_boot.desired_vm(*machine.objects()))
+        self.assertIsNone(one_time_boot.desired_vm(machine.state()))
         return True
 
     def assert_restored(self, machine, strategy):
@@ -272,10 +273,10 @@ class BackOffTestCase(ReconcileTestCase):
                 ('Once', None, [], False)):
             vm = fakes.vm(strategy, requests=requests,
                           startFailure=self.FAILURE)
-            self.assertIs(expected,
-                          one_time_boot.has_needless_back_off(vm, vmi))
+            state = vm_state.VmState(vm, vmi)
+            self.assertIs(expected, one_time_boot.has_needless_back_off(state))
             del vm['status']['startFailure']
-            self.assertFalse(one_time_boot.has_needless_back_off(vm, vmi))
+            self.assertFalse(one_time_boot.has_needless_back_off(state))
 
     def test_override_that_has_not_booted_is_kept(self):
         machine = self.pending('RerunOnFailure')
@@ -283,11 +284,12 @@ class BackOffTestCase(ReconcileTestCase):
         status['startFailure'] = self.FAILURE
         status['observedGeneration'] = machine.vm['metadata']['generation']
         self.assertFalse(one_time_boot.has_needless_back_off(
-            machine.vm, None))
+            vm_state.VmState(machine.vm)))
         self.assertFalse(self.reconcile(machine))
         status['observedGeneration'] = boot_overrides.once(machine.vm)[
             'generation'] - 1
-        self.assertTrue(one_time_boot.has_needless_back_off(machine.vm, None))
+        self.assertTrue(one_time_boot.has_needless_back_off(
+            vm_state.VmState(machine.vm)))
 
 
 class ReconcilerTestCase(ReconcileTestCase):
@@ -322,7 +324,7 @@ class ReconcilerTestCase(ReconcileTestCase):
 
     def test_restores_on_change(self):
         machine = self.machine()
-        self.cluster.publish(machine, *machine.objects())
+        self.cluster.publish(machine, machine.state())
         self.assertTrue(machine.done.wait(10))
         self.assertEqual('Always', machine.strategy)
 
@@ -330,13 +332,13 @@ class ReconcilerTestCase(ReconcileTestCase):
         machine = self.machine()
         vm = fakes.vm()
         machine.fetch = None
-        self.cluster.publish(machine, vm, None)
-        self.cluster.publish(machine, None, None)
+        self.cluster.publish(machine, vm_state.VmState(vm))
+        self.cluster.publish(machine, None)
         self.assertFalse(self.reconciler._loop.pending)
 
     def test_writes_nothing_if_another_reconciler_was_first(self):
         machine = self.machine()
-        vm, vmi = machine.objects()
+        state = machine.state()
         fetched = threading.Event()
         machine.vm = fakes.vm()
         fetch = machine.fetch
@@ -347,7 +349,7 @@ class ReconcilerTestCase(ReconcileTestCase):
 
         machine.fetch = fetch_and_report
         machine.writes.clear()
-        self.cluster.publish(machine, vm, vmi)
+        self.cluster.publish(machine, state)
         self.assertTrue(fetched.wait(10))
         self.assertEqual([], machine.writes)
 
@@ -355,16 +357,16 @@ class ReconcilerTestCase(ReconcileTestCase):
         machine = self.machine()
         machine.faults = [errors.Unavailable('x'), errors.AccessDenied('x'),
                           ValueError('x'), errors.Rejected('x')]
-        self.cluster.publish(machine, *machine.objects())
+        self.cluster.publish(machine, machine.state())
         self.assertTrue(machine.done.wait(10))
 
     def test_discards_deleted_vm(self):
         machine = self.machine()
         machine.faults = [errors.MachineNotFound('x')]
-        self.cluster.publish(machine, *machine.objects())
+        self.cluster.publish(machine, machine.state())
         other = self.machine()
         other.uid = 'other'
-        self.cluster.publish(other, *other.objects())
+        self.cluster.publish(other, other.state())
         self.assertTrue(other.done.wait(10))
         self.assertFalse(self.reconciler._loop.pending)
 
@@ -372,11 +374,13 @@ class ReconcilerTestCase(ReconcileTestCase):
         machine = self.machine()
         stuck = fakes.vmi('Scheduling', conditions=[fakes.condition(
             'PodScheduled', 'False', 'Unschedulable', 'no room')])
+        stuck = vm_state.VmState(fakes.vm(), stuck)
         for _ in range(3):
-            self.cluster.publish(machine, fakes.vm(), stuck)
+            self.cluster.publish(machine, stuck)
         self.assertEqual(1, self.logger.output.count('no room'))
-        self.cluster.publish(machine, fakes.vm(), fakes.vmi())
-        self.cluster.publish(machine, fakes.vm(), stuck)
+        self.cluster.publish(machine, vm_state.VmState(
+            fakes.vm(), fakes.vmi()))
+        self.cluster.publish(machine, stuck)
         self.assertEqual(2, self.logger.output.count('no room'))
 
 
@@ -384,12 +388,12 @@ class RemovalTestCase(ReconcileTestCase):
     """A VM whose last BMC has been deleted."""
 
     def remove(self, machine):
-        edited, done = one_time_boot.desired_vm_on_removal(*machine.objects())
+        edited, done = one_time_boot.desired_vm_on_removal(machine.state())
         if edited is not None:
             machine.vm = edited
             self.assertEqual(
                 (None, done), one_time_boot.desired_vm_on_removal(
-                    *machine.objects()))
+                    machine.state()))
         return done
 
     def test_removes_override_that_has_not_booted(self):
@@ -413,7 +417,7 @@ class RemovalTestCase(ReconcileTestCase):
                 {'action': 'Stop', 'uid': 'u0'}, {'action': 'Start'}]
             self.assertEqual(
                 (None, False),
-                one_time_boot.desired_vm_on_removal(*machine.objects()),
+                one_time_boot.desired_vm_on_removal(machine.state()),
             )
             del machine.vm['status']['stateChangeRequests']
             self.start(machine)
@@ -453,11 +457,11 @@ class RemovalTestCase(ReconcileTestCase):
         fakes.set_boot(machine, boot.Target.PXE, boot.Enabled.CONTINUOUS)
         self.assertEqual(
             (None, True), one_time_boot.desired_vm_on_removal(
-                *machine.objects()))
+                machine.state()))
 
     def test_leaves_deleting_vm(self):
         machine = self.pending('RerunOnFailure')
         machine.vm['metadata']['deletionTimestamp'] = 'now'
         self.assertEqual(
             (None, True), one_time_boot.desired_vm_on_removal(
-                *machine.objects()))
+                machine.state()))

@@ -33,7 +33,7 @@ class PendingRestartTestCase(test_reset.ResetTestCase):
         return machine
 
     def reconcile(self, machine):
-        edited = one_time_boot.desired_vm(*machine.objects())
+        edited = one_time_boot.desired_vm(machine.state())
         if edited is not None:
             machine.vm = edited
         return edited is not None
@@ -122,7 +122,7 @@ class PendingRestartTestCase(test_reset.ResetTestCase):
         machine = self.restarted()
         vm = copy.deepcopy(machine.vm)
         del vm['status']['stateChangeRequests']
-        edited = one_time_boot.desired_vm(vm, None)
+        edited = one_time_boot.desired_vm(vm_state.VmState(vm))
         self.assertEqual('Halted', edited['spec']['runStrategy'])
         machine.vm['metadata']['resourceVersion'] += '1'
         self.assertRaises(errors.Conflict, machine.patch,
@@ -210,7 +210,7 @@ class PendingRestartTestCase(test_reset.ResetTestCase):
             if not requests:
                 del machine.vm['status']['stateChangeRequests']
             edited, finished = one_time_boot.desired_vm_on_removal(
-                *machine.objects())
+                machine.state())
             self.assertIs(done, finished)
             self.assertEqual(strategy, (edited or machine.vm)['spec'][
                 'runStrategy'])
@@ -247,7 +247,7 @@ class ReconcilerTestCase(test_reset.ResetTestCase):
         return made
 
     def reconcile(self, machine):
-        self.reconciler._reconcile(machine, *machine.fetch())
+        self.reconciler._reconcile(machine, machine.fetch())
 
     def interrupted(self, write_deadline):
         """A restart that was recorded but not requested."""
@@ -258,7 +258,7 @@ class ReconcilerTestCase(test_reset.ResetTestCase):
 
     def test_waits_for_process_that_began_the_restart(self):
         machine = self.interrupted(3.0)
-        self.reconciler._changed(machine, *machine.objects())
+        self.reconciler._changed(machine, machine.state())
         self.reconcile(machine)
         self.assertEqual([], machine.writes)
         self.assertEqual(0, self.delays[0])
@@ -286,7 +286,7 @@ class ReconcilerTestCase(test_reset.ResetTestCase):
         machine = self.one_time_boot()
         before = copy.deepcopy(machine.vmi)
         self.reconcile(machine)
-        self.assertTrue(vm_state.is_latest(*machine.objects()))
+        self.assertTrue(vm_state.is_latest(machine.vm, machine.vmi))
         self.assertEqual(before['spec'], machine.vmi['spec'])
         machine.writes.clear()
         self.reconcile(machine)
@@ -299,7 +299,7 @@ class ReconcilerTestCase(test_reset.ResetTestCase):
         machine.writes.clear()
         self.reconcile(machine)
         self.assertEqual([], machine.writes)
-        self.assertFalse(vm_state.is_latest(*machine.objects()))
+        self.assertFalse(vm_state.is_latest(machine.vm, machine.vmi))
 
     def test_generation_of_other_vmis_is_not_changed(self):
         machine = self.machine('Always')
@@ -316,9 +316,9 @@ class ReconcilerTestCase(test_reset.ResetTestCase):
             self.reconcile(machine)
             self.assertEqual(['patch'], machine.actions)
             self.delays.clear()
-            self.reconciler._changed(machine, *machine.objects())
+            self.reconciler._changed(machine, machine.state())
             self.assertEqual([], self.delays)
             machine.vmi['metadata']['uid'] = 'u1'
-            self.reconciler._changed(machine, *machine.objects())
+            self.reconciler._changed(machine, machine.state())
             self.assertEqual([0], self.delays)
             self.reconciler._denied.clear()

@@ -66,7 +66,7 @@ class SetTestCase(PolicyTestCase):
         writes = len(machine.writes)
         power_restore_policy.set(machine, policy)
         self.assertEqual(writes, len(machine.writes))
-        self.assertIsNone(one_time_boot.desired_vm(machine.vm, machine.vmi))
+        self.assertIsNone(one_time_boot.desired_vm(machine.state()))
 
     def test_set_while_on(self):
         for before in ('Always', 'RerunOnFailure', 'Manual', 'Once'):
@@ -83,7 +83,7 @@ class SetTestCase(PolicyTestCase):
                 machine = self.machine(before)
                 self.set(machine, policy)
                 self.assertFalse(
-                    vm_state.starting(machine.vm, machine.vmi))
+                    machine.state().starting())
                 if strategy in (before, 'Manual'):
                     self.assertEqual(strategy, machine.strategy)
                 else:
@@ -100,7 +100,7 @@ class SetTestCase(PolicyTestCase):
         self.set(machine, Policy.ALWAYS_OFF)
         self.assertEqual('Halted', machine.strategy)
         machine.vmi = None
-        edited = one_time_boot.desired_vm(machine.vm, None)
+        edited = one_time_boot.desired_vm(vm_state.VmState(machine.vm))
         self.assertEqual('Manual', edited['spec']['runStrategy'])
         machine = self.machine('Manual', fakes.vmi(), requests=[fakes.STOP])
         self.set(machine, Policy.ALWAYS_ON)
@@ -153,10 +153,10 @@ class SetTestCase(PolicyTestCase):
         # A reboot of the guest still starts it again.
         self.assertEqual('Always', machine.strategy)
         machine.vmi['status']['phase'] = 'Succeeded'
-        self.assertTrue(vm_state.starting(machine.vm, machine.vmi))
+        self.assertTrue(machine.state().starting())
         machine.vmi = fakes.vmi('Running', 'u2')
         machine.vm = one_time_boot.desired_vm(
-            machine.vm, machine.vmi) or machine.vm
+            machine.state()) or machine.vm
         self.assertEqual(strategy, machine.strategy)
         self.assertNotIn(stored_names.RUN_STRATEGY,
                          machine.vm['metadata']['annotations'])

@@ -42,6 +42,18 @@ BY_VMI = [
 ]
 
 
+def power_of(*objects):
+    return power_state.of(vm_state.VmState(*objects))
+
+
+def problem_of(*objects):
+    return power_state.problem(vm_state.VmState(*objects))
+
+
+def seconds_of(*objects):
+    return power_state.seconds_until_problem(vm_state.VmState(*objects))
+
+
 class NodeTestCase(base.BaseTestCase):
 
     def test_lost_node(self):
@@ -62,8 +74,8 @@ class ImpairmentTestCase(base.BaseTestCase):
             'Paused', 'True', 'PausedIOError', message)])
         self.assertEqual(power_state.Problem('PausedIOError', message),
                          power_state.impairment(vmi))
-        self.assertIs(PAUSED, power_state.state(fakes.vm(), vmi))
-        self.assertIsNone(power_state.problem(fakes.vm(), vmi))
+        self.assertIs(PAUSED, power_of(fakes.vm(), vmi))
+        self.assertIsNone(problem_of(fakes.vm(), vmi))
 
     def test_other_reasons_to_pause(self):
         for reason in 'PausedByUser', 'PausedByMigrationMonitor':
@@ -82,13 +94,13 @@ class ImpairmentTestCase(base.BaseTestCase):
         vmi = fakes.vmi('Failed', deleting=True)
         vmi['status']['reason'] = 'NodeUnresponsive'
         vm = fakes.vm(requests=[fakes.START])
-        self.assertIs(UP, power_state.state(vm, vmi))
+        self.assertIs(UP, power_of(vm, vmi))
         self.assertIsNotNone(power_state.impairment(vmi))
 
         # It may still run, whatever the machine's state.
         vmi = fakes.vmi('Failed')
         vmi['status']['reason'] = 'NodeUnresponsive'
-        self.assertIs(OFF, power_state.state(fakes.vm('Manual'), vmi))
+        self.assertIs(OFF, power_of(fakes.vm('Manual'), vmi))
         self.assertIsNotNone(power_state.impairment(vmi))
 
     def test_guest_that_works_or_has_ended(self):
@@ -105,7 +117,7 @@ class StateTestCase(base.BaseTestCase):
             for strategy, expected in zip(STRATEGIES, states):
                 vmi = None if phase is None else fakes.vmi(phase)
                 vm = fakes.vm(strategy)
-                self.assertIs(expected, power_state.state(vm, vmi),
+                self.assertIs(expected, power_of(vm, vmi),
                               (strategy, phase))
 
     def test_running_field_means_always_or_halted(self):
@@ -115,73 +127,72 @@ class StateTestCase(base.BaseTestCase):
             for phase, states in BY_VMI:
                 vmi = None if phase is None else fakes.vmi(phase)
                 self.assertIs(states[STRATEGIES.index(strategy)],
-                              power_state.state(vm, vmi), (running, phase))
+                              power_of(vm, vmi), (running, phase))
 
     def test_vmi_that_is_deleted_is_powering_off(self):
         for strategy in STRATEGIES:
             for phase in ('', 'Scheduling', 'Running'):
-                self.assertIs(DOWN, power_state.state(
+                self.assertIs(DOWN, power_of(
                     fakes.vm(strategy), fakes.vmi(phase, deleting=True)))
 
     def test_stop_requested_is_powering_off_before_kubevirt_acts(self):
         for requests in ([fakes.STOP], [fakes.STOP, fakes.START]):
             vm = fakes.vm('Manual', requests=requests)
-            self.assertIs(DOWN, power_state.state(vm, fakes.vmi()))
+            self.assertIs(DOWN, power_of(vm, fakes.vmi()))
 
     def test_stop_of_another_vmi_is_ignored(self):
         vm = fakes.vm('Manual', requests=[{'action': 'Stop', 'uid': 'old'}])
-        self.assertIs(ON, power_state.state(vm, fakes.vmi()))
+        self.assertIs(ON, power_of(vm, fakes.vmi()))
 
     def test_stop_of_the_ended_vmi_is_done(self):
         vm = fakes.vm('Manual', requests=[fakes.STOP])
         vmi = fakes.vmi('Succeeded')
-        self.assertIs(power_state.PowerState.OFF, power_state.state(vm, vmi))
+        self.assertIs(power_state.PowerState.OFF, power_of(vm, vmi))
         vmi['metadata']['uid'] = 'older'
-        self.assertIs(DOWN, power_state.state(vm, vmi))
-        self.assertIs(DOWN, power_state.state(vm, None))
-        gone = vm_state.without_vmi(vm)
-        self.assertIs(OFF, power_state.state(gone, None))
+        self.assertIs(DOWN, power_of(vm, vmi))
+        self.assertIs(DOWN, power_of(vm, None))
+        self.assertIs(OFF, power_of(vm, None, True))
         # A cancelled start.
-        gone['status']['stateChangeRequests'] = [{'action': 'Stop'}]
-        self.assertIs(DOWN, power_state.state(gone, None))
+        vm['status']['stateChangeRequests'] = [{'action': 'Stop'}]
+        self.assertIs(DOWN, power_of(vm, None, True))
 
     def test_start_requested_is_powering_on(self):
         for strategy in ('Manual', 'RerunOnFailure', 'Halted'):
             vm = fakes.vm(strategy, requests=[fakes.START])
-            self.assertIs(UP, power_state.state(vm, None), strategy)
+            self.assertIs(UP, power_of(vm, None), strategy)
 
     def test_restart_of_an_ended_vmi_is_powering_on(self):
         vm = fakes.vm('Manual', requests=[fakes.STOP, fakes.START])
-        self.assertIs(UP, power_state.state(vm, fakes.vmi('Succeeded')))
+        self.assertIs(UP, power_of(vm, fakes.vmi('Succeeded')))
 
     def test_unobserved_rerun_on_failure_is_powering_on(self):
         for observed in ('Halted', ''):
             vm = fakes.vm('RerunOnFailure')
             vm['status']['runStrategy'] = observed
-            self.assertIs(UP, power_state.state(vm, None))
+            self.assertIs(UP, power_of(vm, None))
         del vm['status']['runStrategy']
-        self.assertIs(UP, power_state.state(vm, None))
+        self.assertIs(UP, power_of(vm, None))
         del vm['status']
-        self.assertIs(UP, power_state.state(vm, None))
+        self.assertIs(UP, power_of(vm, None))
 
     def test_failed_deleting_vmi_is_off_until_start_request(self):
         vm = fakes.vm('RerunOnFailure')
         vmi = fakes.vmi('Failed', deleting=True)
-        self.assertIs(OFF, power_state.state(vm, vmi))
+        self.assertIs(OFF, power_of(vm, vmi))
         vm['status']['stateChangeRequests'] = [fakes.START]
-        self.assertIs(UP, power_state.state(vm, vmi))
+        self.assertIs(UP, power_of(vm, vmi))
 
     def test_paused(self):
         vmi = fakes.vmi(conditions=[fakes.condition('Paused', 'True')])
-        self.assertIs(PAUSED, power_state.state(fakes.vm(), vmi))
+        self.assertIs(PAUSED, power_of(fakes.vm(), vmi))
         vmi = fakes.vmi(conditions=[fakes.condition('Paused', 'False')])
-        self.assertIs(ON, power_state.state(fakes.vm(), vmi))
+        self.assertIs(ON, power_of(fakes.vm(), vmi))
 
     def test_deleting_vm_is_off_or_powering_off(self):
         vm = fakes.vm('Always')
         vm['metadata']['deletionTimestamp'] = '2026-01-01T00:00:00Z'
-        self.assertIs(OFF, power_state.state(vm, None))
-        self.assertIs(DOWN, power_state.state(vm, fakes.vmi()))
+        self.assertIs(OFF, power_of(vm, None))
+        self.assertIs(DOWN, power_of(vm, fakes.vmi()))
 
     def test_stays_off_while_status_of_vm_is_behind(self):
         """The end of a VMI is delivered before the status that counts none.
@@ -191,10 +202,9 @@ class StateTestCase(base.BaseTestCase):
                            'ErrorPvcNotFound', 'ErrorUnschedulable',
                            *(['Starting'] if strategy == 'Halted' else [])):
                 vm = fakes.vm(strategy, printableStatus=status)
-                self.assertIs(OFF, power_state.state(
+                self.assertIs(OFF, power_of(
                     vm, fakes.vmi('Failed', deleting=True)))
-                self.assertIs(OFF, power_state.state(
-                    vm_state.without_vmi(vm), None))
+                self.assertIs(OFF, power_of(vm, None, True))
 
     def test_vmi_that_was_not_delivered(self):
         for strategy, status, state in (
@@ -207,25 +217,24 @@ class StateTestCase(base.BaseTestCase):
                                  'ErrImagePull', 'ImagePullBackOff')),
                 ('Manual', 'Stopped', OFF)):
             vm = fakes.vm(strategy, printableStatus=status)
-            self.assertIs(state, power_state.state(vm, None))
+            self.assertIs(state, power_of(vm, None))
 
     def test_next_vmi_of_a_restart_was_not_delivered(self):
         """The VM's status went from one VMI to the next."""
         vm = fakes.vm('Manual', printableStatus='Starting')
-        self.assertIs(UP, power_state.state(
-            vm_state.without_vmi(vm), None))
+        self.assertIs(UP, power_of(vm, None, True))
 
     def test_end_of_a_guest_whose_start_is_still_in_the_status(self):
         for strategy in 'Manual', 'Once', 'RerunOnFailure':
             vm = fakes.vm(strategy, printableStatus='Starting')
             for phase in ('Succeeded', *(
                     ['Failed'] if strategy != 'RerunOnFailure' else [])):
-                self.assertIs(OFF, power_state.state(vm, fakes.vmi(phase)))
+                self.assertIs(OFF, power_of(vm, fakes.vmi(phase)))
 
     def test_failed_start_that_kubevirt_repeats(self):
         """It deletes the VMI before it requests a start."""
         vm = fakes.vm('RerunOnFailure', printableStatus='Starting')
-        self.assertIs(UP, power_state.state(
+        self.assertIs(UP, power_of(
             vm, fakes.vmi('Failed', deleting=True)))
 
 
@@ -271,48 +280,48 @@ class GraceTestCase(base.BaseTestCase):
                               ('Synchronized', SYNC_FAILED)):
             vmi = fakes.vmi('Scheduled', conditions=[
                 self.failing(type_, reason, 1)])
-            self.assertIsNone(power_state.problem(fakes.vm(), vmi))
-            self.assertIs(UP, power_state.state(fakes.vm(), vmi))
-            seconds = power_state.seconds_until_problem(fakes.vm(), vmi)
+            self.assertIsNone(problem_of(fakes.vm(), vmi))
+            self.assertIs(UP, power_of(fakes.vm(), vmi))
+            seconds = seconds_of(fakes.vm(), vmi)
             self.assertTrue(0 < seconds < power_state.GRACE_SECONDS, seconds)
             vmi['status']['conditions'] = [self.failing(type_, reason, old)]
-            self.assertIsNotNone(power_state.problem(fakes.vm(), vmi))
-            self.assertIs(OFF, power_state.state(fakes.vm(), vmi))
+            self.assertIsNotNone(problem_of(fakes.vm(), vmi))
+            self.assertIs(OFF, power_of(fakes.vm(), vmi))
             self.assertIsNone(
-                power_state.seconds_until_problem(fakes.vm(), vmi))
+                seconds_of(fakes.vm(), vmi))
 
     def test_image_that_cannot_be_pulled(self):
         """Its two reasons alternate: the age of the VMI decides."""
         vmi = fakes.vmi('Scheduling', conditions=[
             self.failing('Synchronized', 'ErrImagePull', 1)])
         vmi['metadata']['creationTimestamp'] = timestamp(2)
-        self.assertIsNone(power_state.problem(fakes.vm(), vmi))
+        self.assertIsNone(problem_of(fakes.vm(), vmi))
         vmi['metadata']['creationTimestamp'] = timestamp(20)
         self.assertEqual('ErrImagePull',
-                         power_state.problem(fakes.vm(), vmi).reason)
+                         problem_of(fakes.vm(), vmi).reason)
 
     def test_condition_without_time(self):
         condition = fakes.condition('PodScheduled', 'False', 'Unschedulable')
         vmi = fakes.vmi('Scheduling', conditions=[
             {**condition, 'lastTransitionTime': None}])
         vmi['metadata']['creationTimestamp'] = timestamp(1)
-        self.assertIsNone(power_state.problem(fakes.vm(), vmi))
+        self.assertIsNone(problem_of(fakes.vm(), vmi))
         vmi['metadata']['creationTimestamp'] = timestamp(20)
-        self.assertIsNotNone(power_state.problem(fakes.vm(), vmi))
+        self.assertIsNotNone(problem_of(fakes.vm(), vmi))
 
     def test_vmi_that_cannot_be_created(self):
         failure = {**fakes.condition('Failure', 'True', 'FailedCreate', 'no'),
                    'lastTransitionTime': timestamp(1)}
         vm = fakes.vm('Always', conditions=[failure])
-        self.assertIsNone(power_state.problem(vm, None))
-        self.assertIs(UP, power_state.state(vm, None))
+        self.assertIsNone(problem_of(vm, None))
+        self.assertIs(UP, power_of(vm, None))
         failure['lastTransitionTime'] = timestamp(20)
-        self.assertIsNotNone(power_state.problem(vm, None))
+        self.assertIsNotNone(problem_of(vm, None))
 
     def test_nothing_failed(self):
         for vmi in None, fakes.vmi(), fakes.vmi('Scheduling'):
             self.assertIsNone(
-                power_state.seconds_until_problem(fakes.vm(), vmi))
+                seconds_of(fakes.vm(), vmi))
 
 
 class ProblemTestCase(base.BaseTestCase):
@@ -328,15 +337,15 @@ class ProblemTestCase(base.BaseTestCase):
                 type_, 'False', cause, 'this is why')])
             vm = fakes.vm('Always')
             self.assertEqual(power_state.Problem(reason, 'this is why'),
-                             power_state.problem(vm, vmi))
-            self.assertIs(OFF, power_state.state(vm, vmi))
+                             problem_of(vm, vmi))
+            self.assertIs(OFF, power_of(vm, vmi))
 
     def test_normal_steps_of_a_start_are_no_problem(self):
         for cause in ('BackendStorageNotReady', 'PVCNotReady', ''):
             vmi = fakes.vmi('Pending', conditions=[fakes.condition(
                 'Synchronized', 'False', cause)])
-            self.assertIsNone(power_state.problem(fakes.vm(), vmi))
-            self.assertIs(UP, power_state.state(fakes.vm(), vmi))
+            self.assertIsNone(problem_of(fakes.vm(), vmi))
+            self.assertIs(UP, power_of(fakes.vm(), vmi))
 
     def test_running_or_stopping_vmi_has_no_problem(self):
         for reason in 'FailedCreate', SYNC_FAILED:
@@ -346,16 +355,16 @@ class ProblemTestCase(base.BaseTestCase):
                     (fakes.vmi('Unknown', conditions=trouble), ON),
                     (fakes.vmi('Scheduled', conditions=trouble,
                                deleting=True), DOWN)):
-                self.assertIsNone(power_state.problem(fakes.vm(), vmi))
-                self.assertIs(state, power_state.state(fakes.vm(), vmi))
+                self.assertIsNone(problem_of(fakes.vm(), vmi))
+                self.assertIs(state, power_of(fakes.vm(), vmi))
 
     def test_guest_that_the_launcher_cannot_start(self):
         message = 'server error. command SyncVMI failed: "no such machine"'
         vmi = fakes.vmi('Scheduled', conditions=[fakes.condition(
             'Synchronized', 'False', SYNC_FAILED, message)])
         self.assertEqual(power_state.Problem('SyncFailed', message),
-                         power_state.problem(fakes.vm(), vmi))
-        self.assertIs(OFF, power_state.state(fakes.vm(), vmi))
+                         problem_of(fakes.vm(), vmi))
+        self.assertIs(OFF, power_of(fakes.vm(), vmi))
 
     def test_reasons_of_virt_controller(self):
         """Whatever they begin with."""
@@ -366,7 +375,7 @@ class ProblemTestCase(base.BaseTestCase):
             vmi = fakes.vmi('Scheduling', conditions=[fakes.condition(
                 'Synchronized', 'False', reason, 'this is why')])
             self.assertEqual(power_state.Problem(reason, 'this is why'),
-                             power_state.problem(fakes.vm(), vmi))
+                             problem_of(fakes.vm(), vmi))
 
     def test_reasons_that_hold_together(self):
         """The one that KubeVirt's printableStatus prefers is shown."""
@@ -381,7 +390,7 @@ class ProblemTestCase(base.BaseTestCase):
                 continue    # a condition has one reason
             for order in (1, -1):
                 vmi = fakes.vmi('Scheduling', conditions=conditions[::order])
-                self.assertEqual(first[0], power_state.problem(
+                self.assertEqual(first[0], problem_of(
                     fakes.vm(**fields), vmi).reason, (first, second))
 
     def test_image_failure_while_a_volume_is_prepared(self):
@@ -396,7 +405,7 @@ class ProblemTestCase(base.BaseTestCase):
                 vmi = fakes.vmi('Scheduling', conditions=[
                     fakes.condition('Synchronized', 'False', reason)])
                 self.assertEqual(problem, getattr(
-                    power_state.problem(vm, vmi), 'reason', None))
+                    problem_of(vm, vmi), 'reason', None))
 
     def test_missing_pvc(self):
         """virt-controller gives the condition PodScheduled no time, and
@@ -409,10 +418,10 @@ class ProblemTestCase(base.BaseTestCase):
         vmi = fakes.vmi('Pending', conditions=[scheduled, fakes.condition(
             'Synchronized', 'False', 'FailedPvcNotFound', message)])
         self.assertEqual(power_state.Problem('ErrorPvcNotFound', message),
-                         power_state.problem(fakes.vm(), vmi))
+                         problem_of(fakes.vm(), vmi))
         del vmi['status']['conditions'][1]
-        self.assertIsNone(power_state.problem(fakes.vm(), vmi))
-        self.assertIs(UP, power_state.state(fakes.vm(), vmi))
+        self.assertIsNone(problem_of(fakes.vm(), vmi))
+        self.assertIs(UP, power_of(fakes.vm(), vmi))
 
     def test_missing_pvc_that_appears(self):
         """virt-controller removes the condition after the phase changes,
@@ -427,7 +436,7 @@ class ProblemTestCase(base.BaseTestCase):
                 {'phase': phase, 'phaseTransitionTimestamp': timestamp(ago)}
                 for phase, ago in (('Pending', 60),
                                    ('Scheduling', seconds_ago))]
-            self.assertIs(state, power_state.state(
+            self.assertIs(state, power_of(
                 fakes.vm(), trim.vmi(copy.deepcopy(vmi))))
 
     def test_vm_whose_vmi_cannot_be_created(self):
@@ -436,24 +445,24 @@ class ProblemTestCase(base.BaseTestCase):
         vm = fakes.vm('Always', conditions=[failure])
         self.assertEqual(
             power_state.Problem('FailedCreate', 'no such instance type'),
-            power_state.problem(vm, None))
-        self.assertIs(OFF, power_state.state(vm, None))
+            problem_of(vm, None))
+        self.assertIs(OFF, power_of(vm, None))
 
     def test_vm_without_requested_start_has_no_problem(self):
         failure = fakes.condition('Failure', 'True', 'FailedCreate', 'x')
         for strategy in ('Halted', 'Manual', 'RerunOnFailure'):
             vm = fakes.vm(strategy, conditions=[failure],
                           printableStatus='CrashLoopBackOff')
-            self.assertIsNone(power_state.problem(vm, None), strategy)
+            self.assertIsNone(problem_of(vm, None), strategy)
 
     def test_crash_loop(self):
         vm = fakes.vm('RerunOnFailure', requests=[fakes.START],
                       printableStatus='CrashLoopBackOff',
                       startFailure={'consecutiveFailCount': 3})
-        problem = power_state.problem(vm, None)
+        problem = problem_of(vm, None)
         self.assertEqual('CrashLoopBackOff', problem.reason)
         self.assertIn('consecutive failures: 3', problem.message)
-        self.assertIs(OFF, power_state.state(vm, None))
+        self.assertIs(OFF, power_of(vm, None))
 
     def test_reconcile_error(self):
         failure = {**fakes.condition('Failure', 'True', 'HotPlugVolumeError',
@@ -465,8 +474,8 @@ class ProblemTestCase(base.BaseTestCase):
         self.assertEqual(
             power_state.Problem('HotPlugVolumeError', 'no such volume'),
             power_state.reconcile_error(vm))
-        self.assertIsNone(power_state.problem(vm, fakes.vmi()))
-        self.assertIs(ON, power_state.state(vm, fakes.vmi()))
+        self.assertIsNone(problem_of(vm, fakes.vmi()))
+        self.assertIs(ON, power_of(vm, fakes.vmi()))
         self.assertIsNone(power_state.reconcile_error(fakes.vm()))
 
     def test_failed_start_that_is_not_repeated(self):
@@ -480,13 +489,13 @@ class ProblemTestCase(base.BaseTestCase):
                               startFailure={'consecutiveFailCount': 1})
                 vmi = fakes.vmi('Failed', conditions=conditions)
                 self.assertEqual(power_state.Problem('StartFailed', message),
-                                 power_state.problem(vm, vmi))
-                self.assertIs(OFF, power_state.state(vm, vmi))
-                self.assertIs(UP, power_state.state(
+                                 problem_of(vm, vmi))
+                self.assertIs(OFF, power_of(vm, vmi))
+                self.assertIs(UP, power_of(
                     fakes.vm('Manual', requests=[fakes.STOP, fakes.START]),
                     vmi))
                 vmi['metadata']['deletionTimestamp'] = timestamp(1)
-                self.assertIsNone(power_state.problem(
+                self.assertIsNone(problem_of(
                     fakes.vm('Manual'), vmi))
         ran = fakes.vmi('Failed', conditions=[error])
         ran['status']['phaseTransitionTimestamps'] = [
@@ -494,15 +503,15 @@ class ProblemTestCase(base.BaseTestCase):
         for vm, vmi in ((fakes.vm('Manual'), ran),
                         (fakes.vm('Manual'), fakes.vmi('Succeeded')),
                         (fakes.vm('Halted'), fakes.vmi('Failed'))):
-            self.assertIsNone(power_state.problem(vm, vmi))
+            self.assertIsNone(problem_of(vm, vmi))
 
     def test_data_volume_error(self):
         vm = fakes.vm('Always', printableStatus='DataVolumeError')
         self.assertEqual(
             'DataVolumeError',
-            power_state.problem(vm, None).reason)
+            problem_of(vm, None).reason)
         # KubeVirt reports only that a DataVolume is not ready.
-        self.assertIn('datavolumes', power_state.problem(vm, None).message)
+        self.assertIn('datavolumes', problem_of(vm, None).message)
 
     def test_volumes_that_need_recovery(self):
         """KubeVirt then prints ``Stopped`` and creates no VMI."""
@@ -514,15 +523,15 @@ class ProblemTestCase(base.BaseTestCase):
                    fakes.vm('Manual', conditions=[recovery],
                             requests=[fakes.START])):
             vm['status']['printableStatus'] = 'Stopped'
-            problem = power_state.problem(vm, None)
+            problem = problem_of(vm, None)
             self.assertEqual('ManualRecoveryRequired', problem.reason)
             self.assertIn(cause, problem.message)
-            self.assertIs(OFF, power_state.state(vm, None))
+            self.assertIs(OFF, power_of(vm, None))
         vm['status']['printableStatus'] = 'DataVolumeError'
         self.assertEqual('DataVolumeError',
-                         power_state.problem(vm, None).reason)
+                         problem_of(vm, None).reason)
 
     def test_status_of_previous_vmi_is_ignored(self):
         vm = fakes.vm('Always', printableStatus='ErrorUnschedulable')
-        self.assertIsNone(power_state.problem(vm, None))
-        self.assertIs(UP, power_state.state(vm, fakes.vmi('Scheduling')))
+        self.assertIsNone(problem_of(vm, None))
+        self.assertIs(UP, power_of(vm, fakes.vmi('Scheduling')))

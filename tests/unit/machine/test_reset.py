@@ -315,7 +315,7 @@ class TableTestCase(ResetTestCase):
                     'start', 'delete'):
                 continue        # The fake does not carry these out.
             machine.vm = one_time_boot.desired_vm(
-                machine.vm, machine.vmi) or machine.vm
+                machine.state()) or machine.vm
             if 'restart 0' in sent(machine):
                 machine.vmi['spec']['terminationGracePeriodSeconds'] = 1
             machine.writes.clear()
@@ -354,7 +354,7 @@ class TableTestCase(ResetTestCase):
             for strategy, action in itertools.product(strategies, actions):
                 machine = self.machine(strategy, state,
                                        conditions=[condition])
-                machine.cached = copy.deepcopy((machine.vm, machine.vmi))
+                machine.cached = copy.deepcopy(machine.state())
                 self.assertRaises(errors.WrongState, reset.reset, machine,
                                   action)
                 self.assertEqual([], machine.writes)
@@ -381,7 +381,7 @@ class ReplacedTestCase(ResetTestCase):
         return machine
 
     def state(self, machine):
-        return power_state.state(machine.vm, machine.vmi)
+        return power_state.of(machine.state())
 
     def test_restart_of_ending_vmi_is_requested(self):
         machine = self.restart('RerunOnFailure', PAUSED)
@@ -389,7 +389,7 @@ class ReplacedTestCase(ResetTestCase):
                          vm_state.requests(machine.vm))
         self.assertIs(power_state.PowerState.POWERING_OFF,
                       self.state(machine))
-        machine.vm = one_time_boot.desired_vm(machine.vm, machine.vmi)
+        machine.vm = one_time_boot.desired_vm(machine.state())
         self.assertFalse(restart_record.start_pending(machine.vm))
         machine.vmi = None
         self.assertIs(power_state.PowerState.POWERING_ON,
@@ -406,7 +406,7 @@ class ReplacedTestCase(ResetTestCase):
             machine = self.restart(strategy, state, **kwargs)
             machine.vm['status']['stateChangeRequests'] = []
             edited = one_time_boot.desired_vm(
-                machine.vm, fakes.vmi('Pending', uid='u1'))
+                vm_state.VmState(machine.vm, fakes.vmi('Pending', uid='u1')))
             self.assertEqual(expected, run_strategy.of(edited), strategy)
             self.assertEqual({'other': 'kept'},
                              edited['metadata']['annotations'])
@@ -450,7 +450,8 @@ class ReplacedTestCase(ResetTestCase):
             force_off(machine)
             end_vmi(machine)
             # The reconciler of the other process.
-            machine.vm = one_time_boot.desired_vm(machine.vm, None)
+            machine.vm = one_time_boot.desired_vm(
+                vm_state.VmState(machine.vm))
 
         for strategy in 'Always', 'RerunOnFailure', 'Manual':
             for stop, writes in ((force_off, []),
@@ -492,12 +493,12 @@ class ReplacedTestCase(ResetTestCase):
         machine = self.restart('RerunOnFailure', PAUSED)
         machine.vm['status']['stateChangeRequests'] = []
         machine.vmi = None
-        self.assertIsNone(one_time_boot.desired_vm(machine.vm, None))
+        self.assertIsNone(one_time_boot.desired_vm(machine.state()))
         self.assertIs(power_state.PowerState.POWERING_ON,
                       self.state(machine))
         reset.reset(machine, R.FORCE_OFF)
         self.assertIs(power_state.PowerState.OFF, self.state(machine))
-        edited = one_time_boot.desired_vm(machine.vm, None)
+        edited = one_time_boot.desired_vm(vm_state.VmState(machine.vm))
         self.assertEqual('Halted', run_strategy.of(edited))
         self.assertEqual('RerunOnFailure', run_strategy.saved(edited)[0])
 
@@ -505,7 +506,7 @@ class ReplacedTestCase(ResetTestCase):
         machine = self.restart(None, PAUSED, running=True)
         machine.vm['status']['stateChangeRequests'] = []
         edited = one_time_boot.desired_vm(
-            machine.vm, fakes.vmi('Pending', uid='u1'))
+            vm_state.VmState(machine.vm, fakes.vmi('Pending', uid='u1')))
         self.assertEqual((True, None), (edited['spec'].get('running'),
                                         edited['spec'].get('runStrategy')))
 
@@ -600,7 +601,7 @@ class CachedTestCase(ResetTestCase):
 
         :param change: function of (vm), which is changed; returns the VMI
         """
-        machine.cached = copy.deepcopy((machine.vm, machine.vmi))
+        machine.cached = copy.deepcopy(machine.state())
         machine.vm['metadata']['resourceVersion'] = '11'
         machine.vmi = change(machine.vm)
 
@@ -662,10 +663,9 @@ class CachedTestCase(ResetTestCase):
                        {'printableStatus': 'Stopping'}, {}):
             machine = self.idle('Halted')
             machine.vm['status'].update(status)
-            self.assertIs(not status,
-                          vm_state.is_idle(machine.vm, machine.vmi))
-        self.assertFalse(vm_state.is_idle(
-            vm_state.without_vmi(machine.vm), None))
+            self.assertIs(not status, machine.state().is_idle())
+        self.assertFalse(
+            vm_state.VmState(machine.vm, vmi_gone=True).is_idle())
         machine = self.idle('Halted')
         machine.vm['status']['created'] = True
         self.assert_reset(machine, R.ON, [SET, 'start'], 1)
@@ -675,7 +675,8 @@ class CachedTestCase(ResetTestCase):
                 (R.ON, 'Manual', fakes.vmi(**RUNNING), ['start']),
                 (R.FORCE_OFF, 'Manual', None, ['stop 0'])):
             machine = self.machine(vm, NO_VMI if vmi else RUNNING)
-            machine.cached = copy.deepcopy(machine.vm), vmi
+            machine.cached = vm_state.VmState(
+                copy.deepcopy(machine.vm), vmi)
             self.assert_reset(machine, kind, expected, 1)
 
     def test_used_override_is_restored_first(self):
@@ -706,7 +707,7 @@ class EffectTestCase(base.BaseTestCase):
                 ('stop', on, off), ('restart', on, asked),
                 ('restart', on, restarted), ('restart', on, off)):
             self.assertEqual([False, True], [
-                vm_state.shows(action, *each, before[1] and 'u0')
+                vm_state.VmState(*each).shows(action, before[1] and 'u0')
                 for each in (before, after)])
 
 
@@ -714,8 +715,8 @@ class ShownTestCase(base.BaseTestCase):
 
     def assert_shown(self, cases):
         for kind, before, vm, vmi, shown in cases:
-            self.assertIs(shown, reset.shows(kind, before, vm, vmi),
-                          (kind, vm, vmi))
+            self.assertIs(shown, reset.shows(
+                kind, before, vm_state.VmState(vm, vmi)), (kind, vm, vmi))
 
     def test_effect_of_a_reset(self):
         vm = fakes.vm('Manual')

@@ -8,6 +8,7 @@ from sushy_kubevirt.kube import errors
 from sushy_kubevirt.machine import power_state
 from sushy_kubevirt.machine import reset
 from sushy_kubevirt.machine import restart
+from sushy_kubevirt.machine import vm_state
 from tests.unit.machine import fakes
 from tests.unit.machine import test_reset
 
@@ -131,7 +132,8 @@ class FaultTestCase(test_reset.ResetTestCase):
         """The cached VM is halted still, as if its VMI were stopped."""
         machine = self.machine('Halted', test_reset.NO_VMI,
                                faults=[self.lost_response()])
-        machine.cached = copy.deepcopy(machine.vm), fakes.vmi()
+        machine.cached = vm_state.VmState(
+            copy.deepcopy(machine.vm), fakes.vmi())
         patch = machine.patch
 
         def patch_and_start(operations):
@@ -142,14 +144,14 @@ class FaultTestCase(test_reset.ResetTestCase):
         reset.reset(machine, R.ON)
         self.assertEqual([test_reset.SET], sent(machine))
 
-    def test_attempt_with_cached_objects_is_not_remembered(self):
+    def test_attempt_with_cached_state_is_not_remembered(self):
         machine = self.machine('Manual', test_reset.NO_VMI)
         step = restart._Restart(machine, True, False).step
         self.assertRaises(blocking.WouldBlock, blocking.attempt, step,
-                          machine.vm, None)
+                          machine.state())
         # A VM that is off is read twice before a restart is refused.
-        self.assertRaises(errors.Conflict, step, machine.vm, None)
-        self.assertRaises(errors.WrongState, step, machine.vm, None)
+        self.assertRaises(errors.Conflict, step, machine.state())
+        self.assertRaises(errors.WrongState, step, machine.state())
 
     def test_restart_without_response_is_shown(self):
         """The cache shows the restart while the API answers no reads."""

@@ -80,7 +80,7 @@ class SharedClusterTestCase(base.BaseTestCase):
         b = self.cluster('b')
         [other] = b.machines()
         seen, others = [], set(a._subscribers)
-        end = a.subscribe(lambda machine, vm, vmi: seen.append(machine.name))
+        end = a.subscribe(lambda machine, _state: seen.append(machine.name))
         self.until(lambda: seen)
         other.set_asset_tag('rack 7')
         machine.set_asset_tag('rack 8')

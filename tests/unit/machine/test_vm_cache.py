@@ -13,7 +13,6 @@ from sushy_kubevirt.kube import api_resources
 from sushy_kubevirt.machine import options
 from sushy_kubevirt.machine import power_state
 from sushy_kubevirt.machine import vm_cache
-from sushy_kubevirt.machine import vm_state
 from tests.unit.machine import fakes
 
 KEY = ('default', 'node')
@@ -61,8 +60,8 @@ class FailedStartTestCase(CacheTestCase):
         with mock.patch.object(power_state, 'GRACE_SECONDS', 0.5):
             self.deliver(11, self.vm())
             self.deliver(12, self.vmi('Scheduling', conditions=[failed]))
-            self.cache.subscribe(lambda key, vm, vmi: problems.put(
-                power_state.problem(vm, vmi)))
+            self.cache.subscribe(lambda key, state: problems.put(
+                power_state.problem(state)))
             self.assertIsNone(problems.get(timeout=10))
             self.assertEqual('ErrorUnschedulable',
                              problems.get(timeout=10).reason)
@@ -78,15 +77,15 @@ class StoppedTestCase(CacheTestCase):
         self.deliver(12, self.vmi())
 
     def state(self):
-        return power_state.state(*self.cache.objects(KEY))
+        return power_state.of(self.cache.state(KEY))
 
     def test_stop(self):
         self.assertIs(power_state.PowerState.ON, self.state())
         self.deliver(15, self.vm(created=False))
         for version, kind in ((13, 'MODIFIED'), (14, 'DELETED')):
-            vm, vmi = self.cache.objects(KEY)
-            self.assertIsNone(vmi)
-            self.assertTrue(vm_state.vmi_gone(vm))
+            state = self.cache.state(KEY)
+            self.assertIsNone(state.vmi)
+            self.assertTrue(state.vmi_gone)
             self.assertIs(power_state.PowerState.OFF, self.state())
             self.deliver(version, self.vmi(deleting=True), kind)
         self.assertIs(power_state.PowerState.OFF, self.state())
@@ -94,7 +93,7 @@ class StoppedTestCase(CacheTestCase):
     def test_next_vmi(self):
         self.deliver(15, self.vm(created=False))
         self.deliver(16, self.vmi(uid='u1'))
-        self.assertEqual('u1', self.cache.objects(KEY)[1]['metadata']['uid'])
+        self.assertEqual('u1', self.cache.state(KEY).vmi['metadata']['uid'])
         self.assertIs(power_state.PowerState.ON, self.state())
 
     def test_vmi_that_changes_after_that(self):
@@ -107,7 +106,7 @@ class StoppedTestCase(CacheTestCase):
         self.deliver(16, self.vm(created=False, requests=[fakes.START]))
         for version, status in (17, 'Starting'), (18, 'Running'):
             self.deliver(version, self.vm(printableStatus=status))
-            self.assertIsNone(self.cache.objects(KEY)[1])
+            self.assertIsNone(self.cache.state(KEY).vmi)
             self.assertIs(power_state.PowerState.POWERING_ON, self.state())
         self.deliver(14, self.vmi(deleting=True), 'DELETED')
         self.assertIs(power_state.PowerState.POWERING_ON, self.state())
@@ -122,10 +121,10 @@ class StoppedTestCase(CacheTestCase):
         self.deliver(15, self.vmi('', uid='u1'))
         self.deliver(16, self.vm(created=False, printableStatus='Starting'))
         self.deliver(17, self.vm(printableStatus='Starting'))
-        self.assertEqual('u1', self.cache.objects(KEY)[1]['metadata']['uid'])
+        self.assertEqual('u1', self.cache.state(KEY).vmi['metadata']['uid'])
         self.deliver(18, self.vmi('Scheduled', uid='u1'))
         self.assertEqual('Scheduled',
-                         self.cache.objects(KEY)[1]['status']['phase'])
+                         self.cache.state(KEY).vmi['status']['phase'])
 
     def test_start_that_is_not_counted_yet(self):
         self.deliver(15, self.vm(created=False))

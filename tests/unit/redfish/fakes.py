@@ -22,6 +22,7 @@ from sushy_kubevirt.machine import media
 from sushy_kubevirt.machine import options
 from sushy_kubevirt.machine import power_restore_policy
 from sushy_kubevirt.machine import power_state
+from sushy_kubevirt.machine import vm_state
 
 A = '6d8c9b46-4d5a-4a46-9d53-0000000000aa'
 B = '6d8c9b46-4d5a-4a46-9d53-0000000000bb'
@@ -167,8 +168,9 @@ class Machine:
         self.certificates = [one for one in self.certificates
                              if one.id != certificate_id]
 
-    def objects(self):
-        return {'metadata': {'name': self.name, 'uid': self.uid}}, None
+    def state(self):
+        return vm_state.VmState(
+            {'metadata': {'name': self.name, 'uid': self.uid}})
 
     def _call(self, *call):
         if self.fails is not None:

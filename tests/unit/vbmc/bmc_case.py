@@ -8,6 +8,7 @@ from oslotest import base
 from sushy_kubevirt.bmc import clock
 from sushy_kubevirt.bmc import event_log
 from sushy_kubevirt.machine import machine
+from sushy_kubevirt.machine import vm_state
 from tests.unit.bmc import fake_state
 from vbmc_kubevirt import bmc
 from vbmc_kubevirt import command_table
@@ -47,7 +48,7 @@ class BmcTestCase(base.BaseTestCase):
         self.machine.problem.return_value = None
         self.machine.impairment.return_value = None
         self.machine.indicator.return_value = 'Off'
-        self.machine.objects.return_value = {}, None
+        self.machine.state.return_value = vm_state.VmState({})
         self.find = mock.Mock(return_value=self.machine)
         self.reset = mock.Mock()
         self.log = mock.create_autospec(event_log.Log, instance=True)

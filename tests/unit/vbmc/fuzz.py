@@ -23,6 +23,7 @@ from sushy_kubevirt.machine import boot
 from sushy_kubevirt.machine import machine
 from sushy_kubevirt.machine import power_restore_policy
 from sushy_kubevirt.machine import power_state
+from sushy_kubevirt.machine import vm_state
 from tests.unit.bmc import fake_state
 from tests.unit.vbmc.ipmi import client
 from tests.unit.vbmc.ipmi import client15
@@ -115,7 +116,7 @@ def virtual_machine():
     found.controller_name.return_value = ''
     found.system_info.return_value = ''
     found.serial.return_value = 'serial-7'
-    found.objects.return_value = {'metadata': {}}, None
+    found.state.return_value = vm_state.VmState({'metadata': {}})
     found.inventory.return_value.started = ''
     found.gates.version = 'v1.6.0'
     found.booted_from.return_value = None

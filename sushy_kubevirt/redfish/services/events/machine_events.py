@@ -68,37 +68,36 @@ class _RemovedOverride:
     seed: tuple[object, ...]   # see `event_record.make`
 
 
-def _boot(vm: objects.VirtualMachine,
-          vmi: objects.VirtualMachineInstance | None, before: _Seen | None
+def _boot(state: vm_state.VmState, before: _Seen | None
           ) -> tuple[boot.BootState, str | None, bool]:
     """Return a machine's boot override without the steps of a VM's start.
 
-    `boot.state` shows an override as used as soon as KubeVirt counts the VM's
-    generation as observed, and then as pending again while the new VMI is not
-    handed to a node. Here it counts as used once the VMI is handed to a node,
-    or once the override is gone and the generation is counted.
+    `boot.settings` shows an override as used as soon as KubeVirt counts the
+    VM's generation as observed, and then as pending again while the new VMI is
+    not handed to a node. Here it counts as used once the VMI is handed to a
+    node, or once the override is gone and the generation is counted.
 
     :returns: (settings, id of the one-time override or None, whether its boot
         has begun according to the observed generation alone)
     """
-    state = boot.state(vm, vmi)
-    once = boot_overrides.once(vm)
+    settings = boot.settings(state)
+    once = boot_overrides.once(state.vm)
     if once is None:
-        return state, None, False
+        return settings, None, False
     id_ = once['id']
-    carried = vmi is not None and bmc_annotations.boot_once_id(vmi) == id_
-    if state.enabled is boot.Enabled.ONCE or carried:
-        return state, id_, False
+    carried = (state.vmi is not None
+               and bmc_annotations.boot_once_id(state.vmi) == id_)
+    if settings.enabled is boot.Enabled.ONCE or carried:
+        return settings, id_, False
     if (before is not None and before.once == id_
             and before.boot.enabled is not boot.Enabled.ONCE):
-        return state, id_, False    # its use was reported already
+        return settings, id_, False     # its use was reported already
     return boot.BootState(boot.Target(once.get('target', 'None')),
-                          boot.Enabled.ONCE, state.mode), id_, True
+                          boot.Enabled.ONCE, settings.mode), id_, True
 
 
-def _power_state(vm: objects.VirtualMachine,
-                 vmi: objects.VirtualMachineInstance | None,
-                 before: _Seen | None) -> power_state.PowerState:
+def _power_state(state: vm_state.VmState, before: _Seen | None
+                 ) -> power_state.PowerState:
     """Return the power state, without what a watch that is behind shows.
 
     KubeVirt removes the request to stop a VMI when it is gone. If only
@@ -106,18 +105,19 @@ def _power_state(vm: objects.VirtualMachine,
     on again. If only the VMI's end was, the VM's status may still be that
     of its start.
     """
-    state = power_state.state(vm, vmi)
+    power = power_state.of(state)
     if (before is None
             or before.power is not power_state.PowerState.POWERING_OFF):
-        return state
-    on_again = (state in (power_state.PowerState.ON,
+        return power
+    vmi = state.vmi
+    on_again = (power in (power_state.PowerState.ON,
                           power_state.PowerState.PAUSED)
                 and vmi is not None and before.vmi == vmi['metadata']['uid']
-                and not vm_state.vmi_seen(vm))
-    starting_again = (state is power_state.PowerState.POWERING_ON
+                and not vm_state.vmi_seen(state.vm))
+    starting_again = (power is power_state.PowerState.POWERING_ON
                       and not vm_state.is_active(vmi)
-                      and not vm_state.starting(vm, vmi))
-    return before.power if on_again or starting_again else state
+                      and not state.starting())
+    return before.power if on_again or starting_again else power
 
 
 class MachineEvents:
@@ -170,27 +170,27 @@ class MachineEvents:
     # Machines
 
     def _changed(self, machine: machine_.Machine,
-                 vm: objects.VirtualMachine | None,
-                 vmi: objects.VirtualMachineInstance | None) -> None:
+                 state: vm_state.VmState | None) -> None:
         """Process a changed VM or VMI, see `cluster.Cluster.subscribe`."""
         key = objects.ObjectKey(machine.namespace, machine.name)
         before = self._seen.get(key)
-        if vm is None:
+        if state is None:
             if before is not None and before.machine.uid == machine.uid:
                 self._deleted(key, before)
             return
         if not self._allows(machine):
             return
+        vmi = state.vmi
         now = _Seen(
             machine,
-            _power_state(vm, vmi, before),
-            power_state.problem(vm, vmi),
+            _power_state(state, before),
+            power_state.problem(state),
             power_state.impairment(vmi),
-            *_boot(vm, vmi, before),
+            *_boot(state, before),
             vmi['metadata']['uid'] if vmi else None,
         )
         seed = tuple(obj['metadata'].get('resourceVersion', '')
-                     for obj in (vm, vmi) if obj is not None)
+                     for obj in (state.vm, vmi) if obj is not None)
         if before is not None and before.machine.uid != machine.uid:
             # Deleted and created again while there was no watch.
             self._deleted(key, before)
@@ -204,7 +204,7 @@ class MachineEvents:
             return
         if before.power is not now.power:
             self._compare_power(before, now, vmi, seed)
-        self._compare_problems(before, now, vm, seed)
+        self._compare_problems(before, now, state.vm, seed)
         self._compare_boot(key, before, now, vmi, seed)
 
     def _deleted(self, key: objects.ObjectKey, seen: _Seen) -> None:

@@ -8,6 +8,7 @@ from sushy_kubevirt.machine import boot_order
 from sushy_kubevirt.machine import boot_overrides
 from sushy_kubevirt.machine.media import drives
 from sushy_kubevirt.machine.media import model
+from sushy_kubevirt.machine import vm_state
 from tests.unit.machine import fakes
 
 CD, USB, HTTP = model.CD, model.USB_STICK, model.HTTP_BOOT
@@ -92,11 +93,11 @@ class ChooseTestCase(base.BaseTestCase):
 
 
 def fill(vm, vmi, *args):
-    drives.edit(vm, vmi, lambda: drives.fill(vm, vmi, *args))
+    drives.edit(vm_state.VmState(vm, vmi), lambda: drives.fill(vm, vmi, *args))
 
 
 def empty(vm, vmi, *args):
-    drives.edit(vm, vmi, lambda: drives.empty(vm, *args))
+    drives.edit(vm_state.VmState(vm, vmi), lambda: drives.empty(vm, *args))
 
 
 class FillAndEmptyTestCase(base.BaseTestCase):

@@ -17,6 +17,7 @@ from sushy_kubevirt.machine.media import media_annotation
 from sushy_kubevirt.machine.media import model
 from sushy_kubevirt.machine.media import reconciler
 from sushy_kubevirt.machine import power_state
+from sushy_kubevirt.machine import vm_state
 from tests.unit.machine import fakes
 
 S = model.State
@@ -61,7 +62,8 @@ class DesiredVmTestCase(base.BaseTestCase):
 
     def desired(self, vm, vmi=None, **context):
         self.last_context = self.context(**context)
-        return reconciler.desired_vm(vm, vmi, self.last_context)
+        return reconciler.desired_vm(
+            vm_state.VmState(vm, vmi), self.last_context)
 
     def test_nothing_to_do(self):
         self.assertIsNone(self.desired(fakes.vm()))
@@ -168,7 +170,8 @@ class MediumTestCase(base.BaseTestCase):
 
     def medium(self, vm, vmi=None, at=None):
         return device_status.medium(
-            CD, media_annotation.read(vm).media.get('Cd'), vm, vmi, at)
+            CD, media_annotation.read(vm).media.get('Cd'),
+            vm_state.VmState(vm, vmi), at)
 
     def test_state_of_medium(self):
         for made, at, state, progress in (
@@ -206,17 +209,19 @@ class MediumTestCase(base.BaseTestCase):
         made = entry(reason='Error', message='404')
         vm = inserted(made=made)
         found = {'Cd': self.medium(vm)}
-        self.assertIsNone(device_status.problem(found, vm, None))
+        self.assertIsNone(device_status.problem(found, vm_state.VmState(vm)))
         for vmi in (None, fakes.vmi('Pending', of=vm)):
             vm['spec']['runStrategy'] = 'Always'
-            problem = device_status.problem(found, vm, vmi)
+            problem = device_status.problem(found, vm_state.VmState(vm, vmi))
             self.assertEqual('MediaFailed', problem.reason)
             self.assertIn('404', problem.message)
             self.assertNotIn('sig', problem.message)
-        self.assertIsNone(device_status.problem(found, vm, fakes.vmi(of=vm)))
+        self.assertIsNone(device_status.problem(
+            found, vm_state.VmState(vm, fakes.vmi(of=vm))))
         # A VMI created before the medium does not wait for it.
         self.assertIsNone(device_status.problem(
-            found, vm, fakes.vmi('Scheduling', of=fakes.vm())))
+            found, vm_state.VmState(
+                vm, fakes.vmi('Scheduling', of=fakes.vm()))))
 
     def test_missing_claim_beside_a_failed_medium(self):
         """KubeVirt prints ErrorPvcNotFound; other reasons come later."""
@@ -229,8 +234,8 @@ class MediumTestCase(base.BaseTestCase):
             vmi = fakes.vmi('Pending', of=vm, conditions=[fakes.condition(
                 'Synchronized', 'False', reason,
                 f'PVC lab/{claim} does not exist')])
-            problem = (device_status.problem(found, vm, vmi)
-                       or power_state.problem(vm, vmi))
+            problem = (device_status.problem(found, vm_state.VmState(vm, vmi))
+                       or power_state.problem(vm_state.VmState(vm, vmi)))
             self.assertEqual(expected, problem.reason)
 
     def test_ejected_medium_blocks_vmi(self):
@@ -239,16 +244,19 @@ class MediumTestCase(base.BaseTestCase):
         vm['spec']['runStrategy'] = 'Always'
         pending = fakes.vmi('Pending', of=vm)
         running = fakes.vmi(of=vm)
-        self.assertIsNone(device_status.problem({}, vm, pending))
+        self.assertIsNone(device_status.problem(
+            {}, vm_state.VmState(vm, pending)))
         ejected = fakes.vm()
         ejected['spec']['runStrategy'] = 'Always'
-        problem = device_status.problem({}, ejected, pending)
+        problem = device_status.problem({}, vm_state.VmState(ejected, pending))
         self.assertEqual('MediaEjected', problem.reason)
         self.assertIn('Cd', problem.message)
-        self.assertIsNone(device_status.problem({}, ejected, running))
-        self.assertIsNone(device_status.problem({}, ejected, None))
+        self.assertIsNone(device_status.problem(
+            {}, vm_state.VmState(ejected, running)))
+        self.assertIsNone(device_status.problem({}, vm_state.VmState(ejected)))
         # While it is not deleted yet, the guest can still start.
         found = media_annotation.Record()
         found.obsolete[NAME] = 'dv-uid'
         media_annotation.write(ejected, found)
-        self.assertIsNone(device_status.problem({}, ejected, pending))
+        self.assertIsNone(device_status.problem(
+            {}, vm_state.VmState(ejected, pending)))

@@ -8,6 +8,7 @@ from unittest import mock
 
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.machine import power_state
+from sushy_kubevirt.machine import vm_state
 from tests.unit.vbmc import bmc_case
 from vbmc_kubevirt.commands import chassis
 from vbmc_kubevirt import restart_cause
@@ -171,7 +172,8 @@ class RestartCauseTest(bmc_case.BmcTestCase):
     def see(self, uid, created=None):
         created = (created or self.now).strftime('%Y-%m-%dT%H:%M:%SZ')
         vmi = {'metadata': {'uid': uid, 'creationTimestamp': created}}
-        self.machine.objects.return_value = {}, vmi if uid else None
+        self.machine.state.return_value = vm_state.VmState(
+            {}, vmi if uid else None)
 
     def cause(self):
         code, data = self.ask(0, 7)

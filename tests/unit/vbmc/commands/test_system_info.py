@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 from sushy_kubevirt.machine import inventory
+from sushy_kubevirt.machine import vm_state
 from tests.unit.vbmc import bmc_case
 
 BLOCKS = 17
@@ -18,7 +19,8 @@ class SystemInfoTest(bmc_case.BmcTestCase):
 
     def run_of(self, uid, **guest):
         """Let the VM run as another VMI."""
-        self.machine.objects.return_value = {}, {'metadata': {'uid': uid}}
+        self.machine.state.return_value = vm_state.VmState(
+            {}, {'metadata': {'uid': uid}})
         self.machine.inventory.return_value = inventory.Inventory(
             inventory.Cpus(1), 0, firmware='efi', kubevirt_version='v1.9.0',
             **guest)

@@ -5,6 +5,7 @@ from unittest import mock
 from sushy_kubevirt.bmc import event_registry
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.machine import power_state
+from sushy_kubevirt.machine import vm_state
 from tests.unit.vbmc import bmc_case
 from vbmc_kubevirt import command_table
 from vbmc_kubevirt.commands import chassis
@@ -255,6 +256,6 @@ class WatchdogTest(bmc_case.BmcTestCase):
         self.advance(10)
         with mock.patch.object(restart_cause, '_created',
                                lambda vmi: restart_cause.time.time()):
-            self.machine.objects.return_value = {}, {
-                'metadata': {'uid': 'new'}}
+            self.machine.state.return_value = vm_state.VmState(
+                {}, {'metadata': {'uid': 'new'}})
             self.assertEqual((0, b'\4\1'), self.ask(0, 7))

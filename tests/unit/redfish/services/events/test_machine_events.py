@@ -10,6 +10,7 @@ from kubevirt_sandbox.testing import machines
 from sushy_kubevirt.machine import boot
 from sushy_kubevirt.machine import boot_overrides
 from sushy_kubevirt.machine import media
+from sushy_kubevirt.machine import vm_state
 from sushy_kubevirt.redfish.services.events import filters
 from sushy_kubevirt.redfish.services.events import machine_events
 from tests.unit.machine import api
@@ -49,7 +50,7 @@ class Cluster:
     def subscribe(self, callback):
         self.callback = callback
         for vm in self.vms:
-            callback(Machine(vm), vm, None)
+            callback(Machine(vm), vm_state.VmState(vm))
 
 
 def new_vm(name='vm', uid='u-1'):
@@ -81,7 +82,8 @@ class MachineEventsTestCase(base.BaseTestCase):
         self.events.start()
 
     def see(self, vm, vmi=None, machine=None):
-        self.cluster.callback(machine or Machine(vm), vm, vmi)
+        self.cluster.callback(
+            machine or Machine(vm), vm and vm_state.VmState(vm, vmi))
 
     def keys(self):
         found = [record.key for record in self.emitted]
@@ -248,7 +250,8 @@ class BootTestCase(MachineEventsTestCase):
     def test_vm_status_arrives_before_vmi(self):
         vm = self.set_override_once()
         vm['status']['observedGeneration'] = 2
-        self.assertIs(boot.Enabled.DISABLED, boot.state(vm, None).enabled)
+        self.assertIs(boot.Enabled.DISABLED,
+                      boot.settings(vm_state.VmState(vm)).enabled)
         self.see(vm)
         vmi = self.running(vm, phase='Scheduling')
         self.see(vm, vmi)
