@@ -22,20 +22,16 @@ if typing.TYPE_CHECKING:
 
     # Members of the protocols have the names of modules.
     Client: typing.TypeAlias = client.Client
-    Json: typing.TypeAlias = objects.Json
     Options: typing.TypeAlias = options.Options
-    Vm: typing.TypeAlias = objects.VirtualMachine
-    Vmi: typing.TypeAlias = objects.VirtualMachineInstance
-    VmState: typing.TypeAlias = vm_state.VmState
 
 ResultT = typing.TypeVar('ResultT')
 
 #: Function of the state of a VM.
-Step: typing.TypeAlias = 'abc.Callable[[VmState], ResultT]'
+Step: typing.TypeAlias = 'abc.Callable[[vm_state.VmState], ResultT]'
 
 #: Function of a machine and its state, None if its VM was deleted.
 Subscriber: typing.TypeAlias = (
-    'abc.Callable[[typing.Any, VmState | None], None]')
+    'abc.Callable[[typing.Any, vm_state.VmState | None], None]')
 
 #: Operations of a JSON patch (RFC 6902).
 Operations: typing.TypeAlias = 'abc.Sequence[objects.Json]'
@@ -90,19 +86,19 @@ class Machine(typing.Protocol):
     def gates(self) -> feature_gates.Gates:
         ...
 
-    def state(self) -> VmState:
+    def state(self) -> vm_state.VmState:
         ...
 
-    def cached_state(self) -> VmState | None:
+    def cached_state(self) -> vm_state.VmState | None:
         ...
 
-    def fetch(self) -> VmState:
+    def fetch(self) -> vm_state.VmState:
         ...
 
-    def fetch_vm(self) -> Vm:
+    def fetch_vm(self) -> objects.VirtualMachine:
         ...
 
-    def sizes(self, vm: Vm) -> Json:
+    def sizes(self, vm: objects.VirtualMachine) -> objects.Json:
         ...
 
     @typing.overload
@@ -115,13 +111,16 @@ class Machine(typing.Protocol):
         ...
 
     def patch(self, operations: Operations, subresource: str | None = None
-              ) -> Vm:
+              ) -> objects.VirtualMachine:
         ...
 
-    def patch_status(self, operations: Operations, guard: Vm) -> Vm:
+    def patch_status(self, operations: Operations,
+                     guard: objects.VirtualMachine
+                     ) -> objects.VirtualMachine:
         ...
 
-    def patch_vmi(self, vmi: Vmi, operations: Operations) -> None:
+    def patch_vmi(self, vmi: objects.VirtualMachineInstance,
+                  operations: Operations) -> None:
         ...
 
     def delete_vmi(self, uid: str) -> None:
@@ -130,7 +129,7 @@ class Machine(typing.Protocol):
     def wait(self, ready: Step[bool], timeout: float) -> bool:
         ...
 
-    def call(self, action: str, body: Json | None = None,
+    def call(self, action: str, body: objects.Json | None = None,
              resource: api_resources.Resource[typing.Any] = ...
              ) -> None:
         ...

@@ -36,7 +36,7 @@ if typing.TYPE_CHECKING:
     from sushy_kubevirt.kube import client
     from sushy_kubevirt.machine import options
 
-    # A method of `VmCache` has the name of a module.
+    # Variables of `VmCache` have the name of the module `objects`.
     ObjectKey: typing.TypeAlias = objects.ObjectKey
     Vm: typing.TypeAlias = objects.VirtualMachine
     Vmi: typing.TypeAlias = objects.VirtualMachineInstance

@@ -39,8 +39,7 @@ def medium(device: model.Device, entry: media_annotation.Entry | None,
     """
     if entry is None or not drives.holds(state.vm, entry.drive, entry.volume):
         return None
-    waits = drives.waits_for_start(state.vm, state.vmi, entry.drive,
-                                   entry.volume)
+    waits = drives.waits_for_start(state, entry.drive, entry.volume)
     status = _status(entry, observed)
     if status.state is model.State.READY and not waits:
         status = _plugged(entry, state) or status

@@ -35,17 +35,16 @@ ADDED_DRIVES = {model.CD.id: 'bmc-cd',
                 model.HTTP_BOOT.id: boot_order.HTTP_DRIVE}
 
 
-def choose(vm: objects.VirtualMachine,
-           vmi: objects.VirtualMachineInstance | None, device: model.Device
-           ) -> str:
+def choose(state: vm_state.VmState, device: model.Device) -> str:
     """Choose the drive for a new medium.
 
     :returns: name of an empty drive, or of one to be added
     """
-    spec = vm['spec']['template']['spec']
+    vmi = state.vmi
+    spec = state.vm['spec']['template']['spec']
     taken = _volume_names(spec) | {
         name for name in (_volume_names(vmi['spec']) if vmi else ())
-        if would_migrate(vm, vmi, name)}
+        if would_migrate(state, name)}
     own = ADDED_DRIVES[device.id]
     if device is model.CD:
         free = [disk['name'] for disk in _disks(spec)
@@ -67,30 +66,28 @@ def choose(vm: objects.VirtualMachine,
     return name
 
 
-def would_migrate(vm: objects.VirtualMachine,
-                  vmi: objects.VirtualMachineInstance | None, drive: str
-                  ) -> bool:
+def would_migrate(state: vm_state.VmState, drive: str) -> bool:
     """Return whether replacing this drive's medium would migrate the guest.
 
     With ``updateVolumesStrategy: Migration`` KubeVirt takes another claim in a
     running guest's volume as the migration target and copies the old medium
     over the new one (volumemig in vm.go of 1.9).
     """
-    return (_migrates_volumes(vm) and vm_state.is_active(vmi)
-            and drive in _volume_names(vmi['spec']))
+    return (_migrates_volumes(state.vm) and vm_state.is_active(state.vmi)
+            and drive in _volume_names(state.vmi['spec']))
 
 
 def _migrates_volumes(vm: objects.VirtualMachine) -> bool:
     return vm['spec'].get('updateVolumesStrategy') == 'Migration'
 
 
-def can_hotplug(vm: objects.VirtualMachine,
-                vmi: objects.VirtualMachineInstance | None,
-                device: model.Device, drive: str) -> bool:
+def can_hotplug(state: vm_state.VmState, device: model.Device, drive: str
+                ) -> bool:
     """Return whether KubeVirt can fill this drive of the running guest.
 
     Without a running guest, whether it could later.
     """
+    vm, vmi = state.vm, state.vmi
     specs = [vm['spec']['template']['spec']]
     if vm_state.is_active(vmi):
         specs.append(vmi['spec'])
@@ -105,22 +102,20 @@ def can_hotplug(vm: objects.VirtualMachine,
         for disk in _disks(vmi['spec']))
 
 
-def fill(vm: objects.VirtualMachine,
-         vmi: objects.VirtualMachineInstance | None, device: model.Device,
-         drive: str, volume: str, hotplug: bool,
-         write_protected: bool = True) -> None:
+def fill(state: vm_state.VmState, device: model.Device, drive: str,
+         volume: str, hotplug: bool, write_protected: bool = True) -> None:
     """Insert a medium into a drive; add the drive if it does not exist.
 
-    :param vm: is changed; call it in `edit`
+    :param state: its VM is changed; call it in `edit`
     :param drive: name of the drive
     :param volume: name of the DataVolume
     :param hotplug: whether the feature gate allows to fill running guests'
         drives
     :param write_protected: whether an added USB stick is read-only
     """
-    spec = vm['spec']['template']['spec']
+    spec = state.vm['spec']['template']['spec']
     if drive not in {disk['name'] for disk in _disks(spec)}:
-        disk: objects.Disk = {'name': drive, 'cdrom': _cdrom(vm)}
+        disk: objects.Disk = {'name': drive, 'cdrom': _cdrom(state.vm)}
         if device is model.USB_STICK:
             disk = {'name': drive, 'disk': {'bus': 'usb'}}
             if write_protected:
@@ -128,7 +123,7 @@ def fill(vm: objects.VirtualMachine,
         spec.setdefault('domain', {}).setdefault('devices', {}).setdefault(
             'disks', []).append(disk)
     source: objects.Json = {'name': volume}
-    if hotplug and can_hotplug(vm, vmi, device, drive):
+    if hotplug and can_hotplug(state, device, drive):
         source['hotpluggable'] = True
     volumes = spec.setdefault('volumes', [])
     # A volume has one source: others go.
@@ -275,17 +270,16 @@ def _sources(vmi: objects.VirtualMachineInstance
         yield volume.get('dataVolume') or {}
 
 
-def waits_for_start(vm: objects.VirtualMachine,
-                    vmi: objects.VirtualMachineInstance | None, drive: str,
-                    volume: str) -> bool:
+def waits_for_start(state: vm_state.VmState, drive: str, volume: str) -> bool:
     """Return whether a medium reaches the guest at the VM's next start only.
     """
+    vmi = state.vmi
     if not vm_state.is_active(vmi):
         return False
     present = source_of(vmi['spec'], drive)
     if present is not None and present.get('name') == volume:
         return False
-    wanted = source_of(vm['spec']['template']['spec'], drive) or {}
+    wanted = source_of(state.vm['spec']['template']['spec'], drive) or {}
     if not wanted.get('hotpluggable'):
         return True
     if present is None:

@@ -542,13 +542,13 @@ class _Insertion:
         drive = None
         if before is not None and drives.holds(vm, before.drive,
                                                before.volume):
-            if drives.would_migrate(vm, state.vmi, before.drive):
+            if drives.would_migrate(state, before.drive):
                 drives.empty(vm, self._device, before.drive, before.volume,
                              False)
             else:
                 drive = before.drive
         if drive is None:
-            drive = drives.choose(vm, state.vmi, self._device)
+            drive = drives.choose(state, self._device)
         if (self._device is model.HTTP_BOOT
                 and drive != drives.ADDED_DRIVES[self._device.id]):
             raise errors.WrongState(
@@ -558,8 +558,8 @@ class _Insertion:
         if self._device is model.USB_STICK and before is not None:
             # Replace the disk too: write protection may differ.
             drives.empty(vm, self._device, drive, before.volume, False)
-        drives.fill(vm, state.vmi, self._device, drive, self._entry.volume,
-                    hotplug, self._entry.write_protected)
+        drives.fill(state, self._device, drive, self._entry.volume, hotplug,
+                    self._entry.write_protected)
         record.discard(before)
         self._entry = record.media[self._device.id] = dataclasses.replace(
             self._entry, uid=self._uid, drive=drive)

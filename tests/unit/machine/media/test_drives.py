@@ -12,6 +12,7 @@ from sushy_kubevirt.machine import vm_state
 from tests.unit.machine import fakes
 
 CD, USB, HTTP = model.CD, model.USB_STICK, model.HTTP_BOOT
+VmState = vm_state.VmState
 ROOT = {'name': 'root', 'disk': {'bus': 'virtio'}}
 EMPTY = {'name': 'cd', 'cdrom': {'bus': 'sata'}}
 
@@ -54,50 +55,52 @@ class IsHeldTestCase(base.BaseTestCase):
 class ChooseTestCase(base.BaseTestCase):
 
     def test_first_empty_drive(self):
-        self.assertEqual('cd', drives.choose(fakes.vm(), None, CD))
+        self.assertEqual('cd', drives.choose(VmState(fakes.vm()), CD))
 
     def test_prefers_drive_that_guest_has(self):
         vm = vm_with(ROOT, EMPTY, dict(EMPTY, name='other'))
         vmi = fakes.vmi(of=vm_with(ROOT, dict(EMPTY, name='other')))
-        self.assertEqual('other', drives.choose(vm, vmi, CD))
+        self.assertEqual('other', drives.choose(VmState(vm, vmi), CD))
         vmi['status']['phase'] = 'Succeeded'
-        self.assertEqual('cd', drives.choose(vm, vmi, CD))
+        self.assertEqual('cd', drives.choose(VmState(vm, vmi), CD))
 
     def test_skips_drives_with_foreign_media(self):
         vm = fakes.vm()
         volumes(vm).append({'name': 'cd', 'containerDisk': {}})
-        self.assertEqual('bmc-cd', drives.choose(vm, None, CD))
+        self.assertEqual('bmc-cd', drives.choose(VmState(vm), CD))
         disks(vm).append({'name': 'bmc-cd', 'disk': {}})
-        self.assertEqual('bmc-cd-2', drives.choose(vm, None, CD))
+        self.assertEqual('bmc-cd-2', drives.choose(VmState(vm), CD))
 
     def test_skips_drive_whose_change_would_migrate(self):
         vm = fakes.vm()
         vmi = fakes.vmi(of=vm)
         vmi['spec']['volumes'] = [volume('cd', 'before'),
                                   volume('bmc-usb', 'stick')]
+        state = VmState(vm, vmi)
         self.assertEqual(('cd', 'bmc-usb'), (
-            drives.choose(vm, vmi, CD), drives.choose(vm, vmi, USB)))
+            drives.choose(state, CD), drives.choose(state, USB)))
         vm['spec']['updateVolumesStrategy'] = 'Migration'
-        self.assertTrue(drives.would_migrate(vm, vmi, 'cd'))
+        self.assertTrue(drives.would_migrate(state, 'cd'))
         self.assertEqual(('bmc-cd', 'bmc-usb-2'), (
-            drives.choose(vm, vmi, CD), drives.choose(vm, vmi, USB)))
+            drives.choose(state, CD), drives.choose(state, USB)))
         for other in None, dict(vmi, status={'phase': 'Failed'}):
-            self.assertFalse(drives.would_migrate(vm, other, 'cd'))
-            self.assertEqual('cd', drives.choose(vm, other, CD))
+            self.assertFalse(drives.would_migrate(VmState(vm, other), 'cd'))
+            self.assertEqual('cd', drives.choose(VmState(vm, other), CD))
 
     def test_http_boot_has_own_drive(self):
         vm = fakes.vm()
-        self.assertEqual('bmc-http', drives.choose(vm, None, HTTP))
+        self.assertEqual('bmc-http', drives.choose(VmState(vm), HTTP))
         vm = vm_with(ROOT, dict(EMPTY, name='bmc-http'))
-        self.assertEqual('bmc-cd', drives.choose(vm, None, CD))
+        self.assertEqual('bmc-cd', drives.choose(VmState(vm), CD))
 
 
 def fill(vm, vmi, *args):
-    drives.edit(vm_state.VmState(vm, vmi), lambda: drives.fill(vm, vmi, *args))
+    state = VmState(vm, vmi)
+    drives.edit(state, lambda: drives.fill(state, *args))
 
 
 def empty(vm, vmi, *args):
-    drives.edit(vm_state.VmState(vm, vmi), lambda: drives.empty(vm, *args))
+    drives.edit(VmState(vm, vmi), lambda: drives.empty(vm, *args))
 
 
 class FillAndEmptyTestCase(base.BaseTestCase):
@@ -162,7 +165,8 @@ class FillAndEmptyTestCase(base.BaseTestCase):
         vmi = fakes.vmi(of=vm)
         fill(vm, vmi, CD, 'bmc-cd', 'dv', True)
         self.assertEqual(volume('bmc-cd', 'dv'), volumes(vm)[-1])
-        self.assertTrue(drives.waits_for_start(vm, vmi, 'bmc-cd', 'dv'))
+        self.assertTrue(drives.waits_for_start(
+            VmState(vm, vmi), 'bmc-cd', 'dv'))
 
     def test_order_of_override_and_drive_does_not_matter(self):
         for class_, continuous in (
@@ -224,8 +228,9 @@ class WaitsForStartTestCase(base.BaseTestCase):
             if present:
                 volumes(running).append(present)
             vmi = fakes.vmi(of=running)
-            self.assertIs(waits, drives.waits_for_start(vm, vmi, 'cd', 'dv'),
+            state = VmState(vm, vmi)
+            self.assertIs(waits, drives.waits_for_start(state, 'cd', 'dv'),
                           (desired, present, has_drive))
             vmi['status']['phase'] = 'Failed'
-            self.assertFalse(drives.waits_for_start(vm, vmi, 'cd', 'dv'))
-            self.assertFalse(drives.waits_for_start(vm, None, 'cd', 'dv'))
+            self.assertFalse(drives.waits_for_start(state, 'cd', 'dv'))
+            self.assertFalse(drives.waits_for_start(VmState(vm), 'cd', 'dv'))

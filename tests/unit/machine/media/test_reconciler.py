@@ -47,7 +47,8 @@ def inserted(device=CD, made=None, hot=True, drop=False):
     made = made or entry()
     vm = fakes.vm()
     if not drop:
-        drives.fill(vm, None, device, made.drive, made.volume, hot)
+        drives.fill(vm_state.VmState(vm), device, made.drive, made.volume,
+                    hot)
     found = media_annotation.Record()
     found.media[device.id] = made
     media_annotation.write(vm, found)
