@@ -40,8 +40,6 @@ if typing.TYPE_CHECKING:
     Json: typing.TypeAlias = objects.Json
     Machine: typing.TypeAlias = machine.Machine
     ObjectKey: typing.TypeAlias = objects.ObjectKey
-    Vm: typing.TypeAlias = objects.VirtualMachine
-    Vmi: typing.TypeAlias = objects.VirtualMachineInstance
 
 LOG = logging.getLogger(__name__)
 

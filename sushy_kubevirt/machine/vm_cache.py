@@ -526,7 +526,7 @@ class VmCache:
         makes all calls, in the order of the changes. Writes of this process
         do not wait for them.
 
-        :param callback: called with the objects as of that change; it must
+        :param callback: called with the state as of that change; it must
             not block
         :param key: of the only VM that it is called for; None for all
         """
