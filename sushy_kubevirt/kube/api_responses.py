@@ -20,8 +20,9 @@ if typing.TYPE_CHECKING:
 #: (apiserver, admission plug-in NamespaceLifecycle).
 _TERMINATING = ' because it is being terminated'
 
-#: The message that refuses objects in a namespace that does not exist.
-_NO_NAMESPACE = re.compile('namespaces "[^"]*" not found')
+#: The message about an object that does not exist, also if a write refers to
+#: it: the namespace of an object, or the Role of a RoleBinding.
+_NO_OBJECT = re.compile('[a-z0-9.-]+ "[^"]*" not found')
 
 #: Nesting levels of a response that are parsed; deeper values become null.
 _DEEPEST = 200
@@ -150,7 +151,7 @@ def error_from_status(code: int, text: str, retry_after: float | None,
         return errors.AccessDenied(
             f'The account lacks the right to {call}: {text}',
             call.verb, call.resource, call.namespace)
-    if code == 404 and call.name is None and not _NO_NAMESPACE.match(text):
+    if code == 404 and call.name is None and not _NO_OBJECT.match(text):
         return errors.Unavailable(
             f'The API server does not serve {call.resource}: install '
             f'{_provider(call.resource)} ({text})')

@@ -119,6 +119,11 @@ class ApiTestCase(unittest.IsolatedAsyncioTestCase):
                  'namespace n because it is being terminated',
                  errors.NamespaceTerminating),
                 (404, 'namespaces "lab" not found', errors.ObjectNotFound),
+                # A RoleBinding whose Role is gone.
+                (404, 'roles.rbac.authorization.k8s.io "r" not found',
+                 errors.ObjectNotFound),
+                (404, 'the server could not find the requested resource',
+                 errors.Unavailable),
                 (409, 'exists', errors.Conflict),
                 (422, 'invalid', errors.Rejected),
                 (429, 'later', errors.TooManyRequests),
