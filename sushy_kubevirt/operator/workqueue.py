@@ -91,10 +91,12 @@ class Queue(typing.Generic[KeyT]):
             self._wake.set()
 
     def add_later(self, key: KeyT, seconds: float) -> None:
-        """Process a key after a pause, unless it is added before."""
-        self._cancel(key)
-        self._timers[key] = asyncio.get_running_loop().call_later(
-            min(seconds, _DAY), self.add, key)
+        """Process a key after a pause, unless it is processed before."""
+        loop, seconds = asyncio.get_running_loop(), min(seconds, _DAY)
+        timer = self._timers.get(key)
+        if timer is None or timer.when() > loop.time() + seconds:
+            self._cancel(key)
+            self._timers[key] = loop.call_later(seconds, self.add, key)
 
     def forget(self, key: KeyT) -> None:
         """Remove a key, with its timer and its failures."""

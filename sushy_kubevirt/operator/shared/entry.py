@@ -31,17 +31,20 @@ class Place(typing.NamedTuple):
     slot: int
 
 
-class Recorded(typing.NamedTuple):
-    """What an entry needs rights for.
+class Rights(typing.NamedTuple):
+    """What a pod needs rights for, to serve a BMC.
 
     :param secrets: their names
     :param redfish: whether it has Redfish
     :param display: whether clients can see the VM's display
+    :param vm: name of the VM; '' for none, or if those are in a Role of the
+        BMC, as the VM is in another namespace
     """
 
-    secrets: frozenset[str]
-    redfish: bool
-    display: bool
+    secrets: frozenset[str] = frozenset()
+    redfish: bool = False
+    display: bool = False
+    vm: str = ''
 
 
 class Report(typing.NamedTuple):
@@ -103,8 +106,8 @@ def place(text: str) -> Place | None:
     return None
 
 
-def recorded(text: str) -> Recorded:
-    """Read what an entry needs rights for.
+def recorded(text: str) -> Rights:
+    """Read what an entry needs rights for, but for the VM.
 
     :param text: an entry; users may have written it
     """
@@ -116,7 +119,7 @@ def recorded(text: str) -> Recorded:
     options = content.get('options')
     page = not isinstance(options, dict) or options.get(
         config_map.WEB_PAGE, True)
-    return Recorded(
+    return Rights(
         frozenset(name for name in named if isinstance(name, str)),
         bool(redfish), bool(redfish and page))
 
@@ -132,16 +135,16 @@ def report(text: str) -> Report:
 
 
 def vm(bmc: spec.Bmc) -> str:
-    """Return the name of the VM whose rights are in a Role of the shard; '' if
-    they are in a Role of the BMC, as the VM is in another namespace.
-    """
+    """Return `Rights.vm` of a BMC."""
     return bmc.vm.name if bmc.vm.namespace == bmc.namespace else ''
 
 
-def secrets(bmc: spec.Bmc) -> frozenset[str]:
-    """Return the names of the Secrets that the pod reads."""
-    return frozenset(filter(None, (
-        deployments.auth_secret(bmc), deployments.tls_secret(bmc))))
+def rights(bmc: spec.Bmc) -> Rights:
+    """Return what the entry of a BMC needs rights for."""
+    return Rights(
+        frozenset(filter(None, (deployments.auth_secret(bmc),
+                                deployments.tls_secret(bmc)))),
+        bmc.redfish.enabled, bmc.redfish.display, vm(bmc))
 
 
 def _object(text: str) -> objects.Json:

@@ -94,7 +94,6 @@ def roles(namespace: str, shard: int,
           uploads: bool) -> list[objects.Json]:
     """Make the Roles, in the BMCs' namespace.
 
-    :param members: iterable of `shard_state.Member`
     :param uploads: whether BMCs can upload images
     """
     name, *names = access(naming.shared(shard))
@@ -118,18 +117,17 @@ def roles(namespace: str, shard: int,
 
 def _rules(members: abc.Collection[shard_state.Member],
            uploads: bool) -> list[objects.Json]:
-    secrets = sorted({secret for member in members
-                      for secret in member.secrets})
-    vms = sorted({member.vm for member in members if member.vm})
+    needed = [member.rights for member in members]
+    secrets = sorted({name for rights in needed for name in rights.secrets})
     # Without names, a rule would be about all objects.
     rules = [rbac.rule('', ['secrets'], ['get'], secrets)] if secrets else []
-    if vms:
+    with_vm = [rights for rights in needed if rights.vm]
+    if with_vm:
         rules += rbac.rules_for(
-            vms,
-            sorted({member.vm for member in members
-                    if member.vm and member.redfish}),
-            sorted({member.vm for member in members
-                    if member.vm and member.display}), uploads)
+            sorted({rights.vm for rights in with_vm}),
+            sorted({rights.vm for rights in with_vm if rights.redfish}),
+            sorted({rights.vm for rights in with_vm if rights.display}),
+            uploads)
     return rules
 
 

@@ -13,6 +13,7 @@ from sushy_kubevirt.operator import bmc_resources
 from sushy_kubevirt.operator import executor
 from sushy_kubevirt.operator import naming
 from sushy_kubevirt.operator import plan
+from sushy_kubevirt.operator import rollout
 from sushy_kubevirt.operator.shared import shard_manifests
 from sushy_kubevirt.operator import workqueue
 
@@ -80,55 +81,40 @@ class ShardObjects:
         self._store.objects.put(resource, live)
         return live
 
-    async def create(self, shard: shard_state.Shard,
-                     body: objects.Json) -> objects.Json:
-        """Create an object, or read the one that exists.
-
-        :raises: `Taken`; `workqueue.Failure` to try again with that object
-        """
-        resource, name = bmc_resources.of(body), body['metadata']['name']
-        try:
-            return await self._api.create(resource, shard.namespace, body)
-        except errors.Conflict:
-            live = await self._api.get(resource, shard.namespace, name)
-        if naming.shard_of(live) != shard.number:
-            raise Taken(f'{resource.kind} {name}')
-        self._store.objects.put(resource, live)
-        # Created by the previous leader, after this one has listed.
-        raise workqueue.Failure
-
-    async def ensure(
-            self, shard: shard_state.Shard, wanted: objects.Json,
-            edit: abc.Callable[[plan.Change], plan.Change | None]
-            = lambda step: step) -> objects.Json:
+    async def ensure(self, shard: shard_state.Shard, wanted: objects.Json,
+                     upgrade: bool = False) -> objects.Json:
         """Create or change an object of a shard.
 
-        :param edit: returns what to do instead of a step, or None
-        :raises: `Taken`; `workqueue.Failure` if it is changed again and again
+        :param upgrade: whether a change is an upgrade that has a slot
+        :raises: `Taken`; `executor.Closed`; `workqueue.Failure` if it is
+            changed again and again
         """
         resource, name = bmc_resources.of(wanted), wanted['metadata']['name']
         for _ in range(_MAX_ROUNDS):
             live = await self.live(shard, resource, name)
-            if live is None:
-                created = await self.create(shard, plan.marked(wanted))
-                self._store.objects.put(resource, created)
-                return created
-            steps = [step for step in map(edit, plan.changes(
-                wanted, live, shard.tried)) if step is not None]
-            if not steps:
+            steps: abc.Sequence[plan.Change] = (
+                [plan.Create(plan.marked(wanted))] if live is None
+                else plan.changes(wanted, live, shard.tried))
+            if live is not None and not steps:
                 return live
             for step in steps:
-                await self._execute(shard, step)
+                await self.execute(
+                    shard, rollout.annotated(step) if upgrade else step)
         LOG.warning('Another client repeatedly reverts changes of %s %s: find '
                     'it by its managedFields', resource.kind, name)
         raise workqueue.Failure(workqueue.LONGEST_PAUSE / 4)
 
-    async def _execute(self, shard: shard_state.Shard,
-                       step: plan.Change) -> None:
+    async def execute(self, shard: shard_state.Shard, step: plan.Change
+                      ) -> bool:
+        """Execute a step.
+
+        :returns: whether the object was as it was known
+        """
         try:
             await self._writer.change(step, shard.tried)
         except executor.PlanOutdated:
-            pass
+            return False
+        return True
 
     async def delete(self, shard: shard_state.Shard,
                      resource: api_resources.AnyResource,
@@ -136,7 +122,7 @@ class ShardObjects:
         """Delete an object of a shard, if it exists."""
         live = self.ours(resource, shard, name)
         if live is not None and 'deletionTimestamp' not in live['metadata']:
-            await self._execute(shard, plan.Delete(
+            await self.execute(shard, plan.Delete(
                 resource, objects.ObjectKey(
                     shard.namespace, live['metadata']['name']),
                 live['metadata']['uid']))

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 import typing
 
@@ -15,66 +16,67 @@ if typing.TYPE_CHECKING:
     from sushy_kubevirt.kube import objects
 
 
+@dataclasses.dataclass(slots=True)
 class Member:
     """A BMC in a shard.
 
     :param uid: of the BMC
     :param slot: number of its slot
-
-    ``digest`` is that of its entry, ``pending`` the text of an entry that is
-    not written yet, or None; ``recorded`` tells whether the slot is in the
-    cluster; ``report`` is what the pod reported; ``vm`` is as in
-    `placement.Placement`; ``redfish`` and ``display`` are those of
-    `spec.Redfish`.
+    :param digest: of its entry
+    :param pending: text of an entry that is not written yet; None if it is
+    :param recorded: whether the slot is in the cluster
+    :param report: what the pod reported
+    :param rights: those that the pod has for it
+    :param size: number of characters of the record and the NetworkPolicy
+    :param since: time of the digest
     """
 
-    __slots__ = ('uid', 'slot', 'digest', 'pending', 'recorded', 'report',
-                 'policy', 'secrets', 'vm', 'redfish', 'display', 'size',
-                 'since')
-
-    def __init__(self, uid: str, slot: int) -> None:
-        self.uid = uid
-        self.slot = slot
-        self.digest = ''
-        self.pending: str | None = entry.reservation(uid, slot)
-        self.recorded = False
-        self.report = entry.Report('', '')
-        self.policy = spec.NetworkPolicy()
-        self.secrets: frozenset[str] = frozenset()
-        self.vm = ''
-        self.redfish = self.display = False
-        self.size = 0
-        self.since = time.monotonic()
+    uid: str
+    slot: int
+    digest: str = ''
+    pending: str | None = None
+    recorded: bool = False
+    report: entry.Report = entry.Report('', '')
+    policy: spec.NetworkPolicy = spec.NetworkPolicy()
+    rights: entry.Rights = entry.Rights()
+    size: int = 0
+    since: float = dataclasses.field(default_factory=time.monotonic)
 
 
+@dataclasses.dataclass
 class Shard:
     """One shared pod.
 
     :param room: number of BMCs that its pod has memory for
+    :param members: by the BMC's name
+    :param closed: whether they have NetworkPolicies, which select the pod of
+        all
+    :param tried: see `plan.steps`
+    :param written: time of the last write
 
-    ``members`` has a `Member` by the BMC's name; ``closed`` tells whether they
-    have NetworkPolicies, which select the pod of all; ``deployment``,
-    ``taken``, ``refused`` and ``waiting`` are as in `placement.Placement`;
-    ``tried`` as in `plan.steps`.
+    The others are as in `placement.Placement`.
     """
 
-    def __init__(self, namespace: str, number: int, room: int) -> None:
-        self.namespace = namespace
-        self.number = number
-        self.room = room
-        self.members: dict[str, Member] = {}
-        self.closed = False
-        self.deployment: objects.Json | None = None
-        self.taken = ''
-        self.refused: tuple[str, str] | None = None
-        self.waiting = False
-        self.tried = plan.Tried()
-        self.written = 0.0
+    key: placement.ShardKey
+    room: int
+    members: dict[str, Member] = dataclasses.field(default_factory=dict)
+    closed: bool = False
+    deployment: objects.Json | None = None
+    taken: str = ''
+    refused: tuple[str, str] | None = None
+    waiting: bool = False
+    tried: plan.Tried = dataclasses.field(default_factory=plan.Tried)
+    written: float = 0.0
 
     @property
-    def key(self) -> placement.ShardKey:
-        """Its key."""
-        return placement.ShardKey(self.namespace, self.number)
+    def namespace(self) -> str:
+        """That of its BMCs and its objects."""
+        return self.key.namespace
+
+    @property
+    def number(self) -> int:
+        """Its number in the namespace."""
+        return self.key.number
 
     @property
     def size(self) -> int:

@@ -10,7 +10,6 @@ BMCs; this has their digests only.
 
 from __future__ import annotations
 
-import asyncio
 import collections
 from collections import abc
 import dataclasses
@@ -27,6 +26,7 @@ from sushy_kubevirt.operator import drift
 from sushy_kubevirt.operator import executor
 from sushy_kubevirt.operator import logs
 from sushy_kubevirt.operator import naming
+from sushy_kubevirt.operator import plan
 from sushy_kubevirt.operator import rollout
 from sushy_kubevirt.operator.shared import entry
 from sushy_kubevirt.operator.shared import placement
@@ -40,7 +40,6 @@ if typing.TYPE_CHECKING:
     from sushy_kubevirt.kube import api_resources
     from sushy_kubevirt.operator import api
     from sushy_kubevirt.operator import command_line
-    from sushy_kubevirt.operator import plan
     from sushy_kubevirt.operator import store
 
 LOG = logging.getLogger(__name__)
@@ -101,7 +100,6 @@ class Shards:
         self._resting: dict[placement.ShardKey, dict[int, float]] = (
             collections.defaultdict(dict))
         self._queue = workqueue.Queue(self.reconcile, WORKERS)
-        self._due: dict[placement.ShardKey, asyncio.TimerHandle] = {}
 
     # What BMCs need
 
@@ -120,7 +118,8 @@ class Shards:
         return dataclasses.replace(
             state, claimed=True, slot=placement.Slot(
                 shard.number, member.slot) if member.recorded else None,
-            digest=member.digest, policy=member.policy, vm=member.vm,
+            digest=member.digest, policy=member.policy,
+            vm=member.rights.vm,
             served=is_ready and is_current and not problem,
             problem=problem if is_current else '',
             recent=time.monotonic() - member.since < RECENT_SECONDS,
@@ -147,9 +146,10 @@ class Shards:
             number = _lowest_free(shards)
         shard = self._shard(bmc.namespace, number)
         shard.closed = closed
-        member = shard_state.Member(bmc.uid, self._free_slot(shard))
-        member.policy, member.size = bmc.network_policy, size
-        shard.members[bmc.name] = member
+        slot = self._free_slot(shard)
+        shard.members[bmc.name] = shard_state.Member(
+            bmc.uid, slot, pending=entry.reservation(bmc.uid, slot),
+            policy=bmc.network_policy, size=size)
         self._of[key] = shard
         self._changed(shard)
 
@@ -174,9 +174,7 @@ class Shards:
         if digest != member.digest:
             member.since = time.monotonic()
         member.digest, member.pending = digest, text
-        member.policy, member.secrets = bmc.network_policy, entry.secrets(bmc)
-        member.vm, member.redfish = entry.vm(bmc), bmc.redfish.enabled
-        member.display = bmc.redfish.display
+        member.policy, member.rights = bmc.network_policy, entry.rights(bmc)
         member.size = size
         self._changed(shard)
 
@@ -185,7 +183,7 @@ class Shards:
         place = self._find(bmc)
         if place is not None:
             shard, member = place
-            member.vm = ''
+            member.rights = member.rights._replace(vm='')
             self._changed(shard)
 
     def release(self, key: objects.ObjectKey) -> None:
@@ -230,7 +228,7 @@ class Shards:
         shards = self._shards[namespace]
         if number not in shards:
             shards[number] = shard_state.Shard(
-                namespace, number, self._bmcs_per_pod)
+                placement.ShardKey(namespace, number), self._bmcs_per_pod)
         return shards[number]
 
     # What the cluster has
@@ -282,19 +280,14 @@ class Shards:
                     self._rest(shard, place.slot)
                 continue
             taken.add(place.slot)
-            bmc, member = spec.read(body), shard_state.Member(*place)
-            member.recorded, member.pending = True, None
-            member.digest = entry.digest(text)
-            member.policy = bmc.network_policy
-            # The rights are those that the pod has, until the BMC is entered.
-            recorded = entry.recorded(text)
-            member.redfish = recorded.redfish
-            member.display = recorded.display
-            member.secrets = recorded.secrets & secrets
-            if entry.vm(bmc) in vms:
-                member.vm = entry.vm(bmc)
-            member.size = _size(bmc, text)
-            shard.members[name] = member
+            bmc, rights = spec.read(body), entry.recorded(text)
+            vm = entry.vm(bmc)
+            shard.members[name] = shard_state.Member(
+                *place, entry.digest(text), recorded=True,
+                policy=bmc.network_policy, size=_size(bmc, text),
+                # Those that the pod has, until the BMC is entered.
+                rights=rights._replace(secrets=rights.secrets & secrets,
+                                       vm=vm if vm in vms else ''))
             self._of[key] = shard
         members = shard.members.values()
         # A pod that is closed stays so until the BMCs that differ have moved.
@@ -325,9 +318,6 @@ class Shards:
 
         :param seconds: that a write has to finish
         """
-        for timer in self._due.values():
-            timer.cancel()
-        self._due.clear()
         await self._queue.close(seconds)
 
     def seen(self, resource: api_resources.AnyResource, namespace: str,
@@ -411,17 +401,10 @@ class Shards:
 
     def _changed(self, shard: shard_state.Shard) -> None:
         """Write a shard soon, together with what changes until then."""
-        key = shard.key
-        if not self._queue.started or key in self._due:
-            return
-        pause = max(shard.written + _PAUSE_SECONDS - time.monotonic(),
-                    _COLLECT_SECONDS)
-        self._due[key] = asyncio.get_running_loop().call_later(
-            pause, self._queue_now, key)
-
-    def _queue_now(self, key: placement.ShardKey) -> None:
-        self._due.pop(key, None)
-        self._queue.add(key)
+        if self._queue.started:
+            self._queue.add_later(shard.key, max(
+                shard.written + _PAUSE_SECONDS - time.monotonic(),
+                _COLLECT_SECONDS))
 
     async def reconcile(self, key: placement.ShardKey) -> None:
         """Write one shard.
@@ -478,12 +461,14 @@ class Shards:
                  for name, member in shard.members.items()}
         # Before the entries: a pod reads the Secrets of new ones at once, and
         # clients connect.
-        rejection = None
+        rejection: executor.Closed | None = None
         if shard.closed:
-            rejection = await self._ensure_policy(
-                shard, shard_manifests.policy(*key, {
-                    member.slot: member.policy
-                    for member in shard.members.values()}))
+            try:
+                await self._cluster.ensure(shard, shard_manifests.policy(
+                    *key, {member.slot: member.policy
+                           for member in shard.members.values()}))
+            except executor.Closed as e:
+                rejection = e
         roles = shard_manifests.roles(
             *key, shard.members.values(), bool(self._defaults.proxy))
         for role in roles:
@@ -496,8 +481,10 @@ class Shards:
             await self._cluster.delete(shard, bmc_resources.ROLE, name)
         await self._write_members(shard, texts)
         reports, *config = shard_manifests.config_maps(*key, self._defaults)
-        # Its content is the pod's.
-        await self._cluster.ensure(shard, reports, lambda step: None)
+        if self._cluster.ours(bmc_resources.CONFIG_MAP, shard,
+                              reports['metadata']['name']) is None:
+            # Its content is the pod's.
+            await self._cluster.ensure(shard, reports)
         for obj in config:
             await self._cluster.ensure(shard, obj)
         if not shard.closed:
@@ -506,27 +493,6 @@ class Shards:
             *key, self._defaults, shard.room, account['metadata']['uid']))
         if rejection is not None:
             raise rejection
-
-    async def _ensure_policy(
-            self, shard: shard_state.Shard,
-            wanted: objects.Json) -> errors.Rejected | None:
-        """Create or change the NetworkPolicy.
-
-        :returns: `errors.Rejected` if the API server rejects it. One that
-            admits no clients is in its place, so that the rest can be written;
-            None else
-        """
-        try:
-            await self._cluster.ensure(shard, wanted)
-        except errors.NamespaceTerminating:
-            raise
-        except executor.Closed as e:
-            return e
-        except errors.Rejected as e:
-            await self._cluster.ensure(shard, {
-                **wanted, 'spec': {**wanted['spec'], 'ingress': []}})
-            return e
-        return None
 
     async def _write_members(self, shard: shard_state.Shard,
                              texts: abc.Mapping[str, str | None]) -> None:
@@ -559,12 +525,12 @@ class Shards:
             if data.get(name) != text:
                 change[name] = text
         if live is None:
-            created = await self._cluster.create(shard, {
-                'apiVersion': 'v1', 'kind': 'ConfigMap',
-                'metadata': shard_manifests.metadata(
-                    shard.namespace, shard.number),
-                'data': change})
-            self._store.objects.put(resource, created)
+            if not await self._cluster.execute(shard, plan.Create({
+                    'apiVersion': 'v1', 'kind': 'ConfigMap',
+                    'metadata': shard_manifests.metadata(*shard.key),
+                    'data': change})):
+                # Created by the previous leader, after this one has listed.
+                raise workqueue.Failure
         elif change:
             try:
                 self._store.objects.put(resource, await self._api.patch(
@@ -593,8 +559,7 @@ class Shards:
         """
         live = await self._cluster.live(
             shard, bmc_resources.DEPLOYMENT, wanted['metadata']['name'])
-        waits = False
-        edit: abc.Callable[[plan.Change], plan.Change] = lambda step: step
+        waits = upgrade = False
         if live is not None:
             stopped = stored_names.UPGRADING in (
                 live['metadata'].get('annotations') or {})
@@ -603,8 +568,8 @@ class Shards:
                         and (ready or stopped))
             if upgrades and deployments.account(
                     live) == deployments.account(wanted):
-                waits, edit = (not self._upgrade_slots.acquire(shard.key),
-                               rollout.annotated)
+                upgrade = self._upgrade_slots.acquire(shard.key)
+                waits = not upgrade
             else:
                 self._upgrade_slots.withdraw(shard.key)
             if stopped and ready and not upgrades:
@@ -616,7 +581,7 @@ class Shards:
                             'annotations': {stored_names.UPGRADING: None}}}))
         try:
             if not waits:
-                await self._cluster.ensure(shard, wanted, edit)
+                await self._cluster.ensure(shard, wanted, upgrade)
         finally:
             self._read_deployment(shard)
             if not waits:

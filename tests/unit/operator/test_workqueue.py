@@ -114,6 +114,14 @@ class QueueTestCase(base.BaseTestCase):
             await until(lambda: len(work.processed) == 2)
         self.run_with(scenario, [3600])
 
+    def test_earlier_of_two_pauses(self):
+        async def scenario(queue, work):
+            for seconds in (3600, 0, 7200):
+                queue.add_later(A, seconds)
+            await until(lambda: work.processed == [A])
+            self.assertEqual({}, queue._timers)
+        self.run_with(scenario)
+
     def test_forget_cancels_timer_of_many_years(self):
         async def scenario(queue, work):
             queue.add_later(A, 10 ** 9)

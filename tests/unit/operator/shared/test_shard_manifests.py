@@ -103,9 +103,8 @@ class ObjectsTestCase(base.BaseTestCase):
                 (49, 'b', {'z', 'y'}, False), (0, 'a', {'x'}, True),
                 (50, 'c', {'w'}, False), (51, '', {'v'}, True),
                 (150, '', set(), False)):
-            one = shard_state.Member('uid', slot)
-            one.vm, one.secrets, one.redfish = vm, secrets, redfish
-            members.append(one)
+            members.append(shard_state.Member('uid', slot, rights=entry.Rights(
+                frozenset(secrets), redfish, vm=vm)))
         whole, first, second = shard_manifests.roles('lab', 3, members, False)
         self.assertEqual(
             [NAME, NAME + '-vms-0', NAME + '-vms-1'],
@@ -132,10 +131,8 @@ class ObjectsTestCase(base.BaseTestCase):
     def test_role_of_one_vm_has_the_rights_of_its_own_pod(self):
         for redfish in {}, {'webPage': False}, {'enabled': False}:
             bmc = bodies.bmc(redfish=redfish)
-            member = shard_state.Member('uid', 0)
-            member.vm = 'vm'
-            member.redfish = bmc.redfish.enabled
-            member.display = bmc.redfish.display
+            member = shard_state.Member('uid', 0, rights=entry.Rights(
+                frozenset(), bmc.redfish.enabled, bmc.redfish.display, 'vm'))
             for uploads in (False, True):
                 self.assertEqual(
                     rbac.rules(bmc, uploads),
@@ -147,7 +144,7 @@ class ObjectsTestCase(base.BaseTestCase):
                                   ({'webPage': False}, (True, False)),
                                   ({'enabled': False}, (False, False))):
             text = entry.entry(bodies.bmc(redfish=redfish), 0, '1', '2')
-            self.assertEqual(expected, entry.recorded(text)[1:])
+            self.assertEqual(expected, entry.recorded(text)[1:3])
 
     def test_policy_opens_what_its_bmcs_admit(self):
         made = shard_manifests.policy('lab', 3, {
