@@ -2,18 +2,21 @@
 """BIOS attributes of a machine.
 
 Some attributes are fields of the VM (`VM_ATTRIBUTES`). All others are stored
-in an annotation (`attributes`) for clients that set the attributes of real
-machines and compare them. Both kinds take effect with the next VMI; until
-then the current value is the one the VMI was created with.
+in an annotation for clients that set the attributes of real machines and
+compare them. Both kinds take effect with the next VMI; until then the current
+value is the one the VMI was created with.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import json
+import math
 import typing
 
 from sushy_kubevirt.kube import errors
-from sushy_kubevirt.machine import attributes
+from sushy_kubevirt.kube import stored_names
+from sushy_kubevirt.machine import bmc_annotations
 from sushy_kubevirt.machine import boot
 from sushy_kubevirt.machine import changes
 from sushy_kubevirt.machine import firmware
@@ -24,6 +27,14 @@ if typing.TYPE_CHECKING:
 
     from sushy_kubevirt.kube import objects
     from sushy_kubevirt.machine import protocols
+
+#: Value of a BIOS attribute.
+Value: typing.TypeAlias = str | int | float | bool
+
+#: Maximum size of the annotation's attributes as JSON, in characters (ASCII).
+#: Kubernetes limits the annotations of an object to 256 KiB in total, and
+#: there are others.
+LARGEST = 16 * 1024
 
 BOOT_MODE = 'BootMode'
 SECURE_BOOT = 'SecureBoot'
@@ -99,24 +110,23 @@ def values_of(attribute: VmAttribute, vm: objects.VirtualMachine
     return attribute.values
 
 
-def pending(state: vm_state.VmState) -> dict[str, attributes.Value]:
+def pending(state: vm_state.VmState) -> dict[str, Value]:
     """Return the attributes that apply from the next boot on, by name."""
-    return {**attributes.get(state.vm), **_vm_attributes(state)}
+    return {**_others(state.vm), **_vm_attributes(state)}
 
 
-def current(state: vm_state.VmState) -> dict[str, attributes.Value]:
+def current(state: vm_state.VmState) -> dict[str, Value]:
     """Return the attributes of the present boot, by name; of the next boot
     while the machine is off.
     """
     if not vm_state.is_active(state.vmi):
         return pending(state)
-    return {**attributes.current(state),
-            **_vm_attributes(vm_state.VmState(
-                {'spec': {'template': state.vmi}}))}
+    return {**_current_others(state), **_vm_attributes(
+        vm_state.VmState({'spec': {'template': state.vmi}}))}
 
 
 def set(machine: protocols.Machine,
-        values: abc.Mapping[str, attributes.Value | None]) -> None:
+        values: abc.Mapping[str, Value | None]) -> None:
     """Change some attributes, from the next boot on.
 
     :param values: by name; None removes an attribute that is not one of
@@ -147,8 +157,13 @@ def set(machine: protocols.Machine,
     others = {name: value for name, value in values.items()
               if name not in _BY_NAME}
     parts: list[changes.Change] = []
+    for name, value in others.items():
+        if not isinstance(name, str) or not isinstance(
+                value, (str, int, float, type(None))):
+            raise errors.InvalidValue(str(name), value)
     if others:
-        parts.append(attributes.change(others))
+        parts.append(lambda state: _replace_others(
+            state, {**_others(state.vm), **others}))
     if mode == present[BOOT_MODE]:
         mode = None
     boot_change = boot.Change(
@@ -166,10 +181,55 @@ def reset(machine: protocols.Machine) -> None:
     `VM_ATTRIBUTES` are left unchanged: they have no default, and a client may
     not reset what the VM's owner chose.
     """
-    attributes.reset(machine)
+    changes.write(machine, (lambda state: _replace_others(state, {}),))
 
 
-def _vm_attributes(state: vm_state.VmState) -> dict[str, attributes.Value]:
+def _others(vm: objects.VirtualMachine) -> dict[str, Value]:
+    """Return the annotation's attributes, from the next boot on."""
+    return _primitives(bmc_annotations.read(vm, stored_names.ATTRIBUTES))
+
+
+def _current_others(state: vm_state.VmState) -> dict[str, Value]:
+    """Return the annotation's attributes as they were when the machine booted;
+    from the next boot on while it is off.
+    """
+    before = bmc_annotations.read(state.vm, stored_names.ATTRIBUTES_BEFORE)
+    if (vm_state.is_active(state.vmi)
+            and before.get('vmi') == state.vmi['metadata']['uid']
+            and isinstance(before.get('values'), dict)):
+        return _primitives(before['values'])
+    return _others(state.vm)
+
+
+def _primitives(values: objects.Json) -> dict[str, Value]:
+    # JSON has no NaN and no Infinity, although Python's json module reads and
+    # writes them.
+    return {name: value for name, value in values.items()
+            if isinstance(value, (str, int))
+            or isinstance(value, float) and math.isfinite(value)}
+
+
+def _replace_others(state: vm_state.VmState,
+                    values: abc.Mapping[str, Value | None]) -> None:
+    """Replace the annotation's attributes, from the next boot on.
+
+    :param state: its VM is changed
+    :param values: all of them; one that is None is removed
+    """
+    new = {name: value for name, value in values.items() if value is not None}
+    if len(json.dumps(new)) > LARGEST:
+        raise errors.InvalidValue(
+            'Attributes', '...', message='All attributes together are '
+            f'larger than {LARGEST} bytes')
+    before: objects.Json = {}
+    if vm_state.is_active(state.vmi) and _current_others(state) != new:
+        before = {'vmi': state.vmi['metadata']['uid'],
+                  'values': _current_others(state)}
+    bmc_annotations.write(state.vm, stored_names.ATTRIBUTES, new)
+    bmc_annotations.write(state.vm, stored_names.ATTRIBUTES_BEFORE, before)
+
+
+def _vm_attributes(state: vm_state.VmState) -> dict[str, Value]:
     template = state.vm['spec']['template']
     efi = firmware.bootloader(template).get('efi') or {}
     return {

@@ -111,17 +111,31 @@ from sushy_kubevirt.kube import objects
 from sushy_kubevirt.kube import stored_names
 
 
+def text(vm: objects.VirtualMachine, key: str) -> str:
+    """Return an annotation of a VM, '' if it is missing."""
+    return (vm['metadata'].get('annotations') or {}).get(key) or ''
+
+
+def set_text(vm: objects.VirtualMachine, key: str, value: str) -> None:
+    """Set an annotation of a VM, or remove it if the text is empty.
+
+    :param vm: is changed
+    """
+    if value:
+        vm['metadata']['annotations'] = {
+            **(vm['metadata'].get('annotations') or {}), key: value}
+    elif annotations := vm['metadata'].get('annotations'):
+        annotations.pop(key, None)
+
+
 def read(vm: objects.VirtualMachine, key: str) -> objects.Json:
     """Read one of the annotations that hold a JSON object.
 
     :param key: name of the annotation, such as `stored_names.BOOT`
     :returns: {} if the annotation is missing or malformed
     """
-    text = (vm['metadata'].get('annotations') or {}).get(key)
-    if not text:
-        return {}
     try:
-        value = json.loads(text)
+        value = json.loads(text(vm, key) or '{}')
     except (ValueError, RecursionError):
         # Anyone who may edit the VM may have written it.
         return {}
@@ -136,14 +150,8 @@ def write(vm: objects.VirtualMachine, key: str,
     :param key: name of the annotation, such as `stored_names.BOOT`
     :param value: what JSON can represent
     """
-    annotations = vm['metadata'].get('annotations')
-    if value:
-        if annotations is None:
-            annotations = vm['metadata']['annotations'] = {}
-        annotations[key] = json.dumps(value, sort_keys=True,
-                                      separators=(',', ':'))
-    elif annotations:
-        annotations.pop(key, None)
+    set_text(vm, key, json.dumps(
+        value, sort_keys=True, separators=(',', ':')) if value else '')
 
 
 def boot_once_id(obj: objects.VirtualMachineInstanceTemplate) -> str | None:

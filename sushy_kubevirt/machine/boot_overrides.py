@@ -308,9 +308,7 @@ def add_interface(vm: objects.VirtualMachine,
     spec.setdefault('domain', {}).setdefault('devices', {})[
         'interfaces'] = [interface]
     spec['networks'] = [{'name': name, 'pod': {}}]
-    vm['metadata']['annotations'] = {
-        **(vm['metadata'].get('annotations') or {}),
-        stored_names.POD_INTERFACE: binding}
+    bmc_annotations.set_text(vm, stored_names.POD_INTERFACE, binding)
 
 
 def _interface(name: str, binding: str) -> objects.Interface:

@@ -20,9 +20,11 @@ from sushy_kubevirt.kube import api_resources
 from sushy_kubevirt.kube import blocking
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.kube import retry
+from sushy_kubevirt.kube import stored_names
 from sushy_kubevirt.machine import architecture
 from sushy_kubevirt.machine import attributes
 from sushy_kubevirt.machine import bios
+from sushy_kubevirt.machine import bmc_annotations
 from sushy_kubevirt.machine import boot
 from sushy_kubevirt.machine import boot_options
 from sushy_kubevirt.machine import changes
@@ -538,7 +540,8 @@ class Machine:
         if policy is not None:
             parts.append(power_restore_policy.change(self, policy))
         if asset_tag is not None:
-            parts.append(attributes.asset_tag_change(asset_tag))
+            parts.append(attributes.text_change(
+                stored_names.ASSET_TAG, asset_tag))
         if indicator is not None:
             parts.append(attributes.indicator_change(indicator))
         if boot_settings is None:
@@ -737,11 +740,11 @@ class Machine:
         """Return the serial number, see `inventory.serial`."""
         return inventory.serial(self.state())
 
-    def attributes(self) -> dict[str, str | int | float | bool]:
+    def attributes(self) -> dict[str, bios.Value]:
         """Return the BIOS attributes of the next boot, by name."""
         return bios.pending(self.state())
 
-    def current_attributes(self) -> dict[str, str | int | float | bool]:
+    def current_attributes(self) -> dict[str, bios.Value]:
         """Return the BIOS attributes of the current boot, by name."""
         return bios.current(self.state())
 
@@ -755,19 +758,21 @@ class Machine:
 
     def asset_tag(self) -> str:
         """Return the asset tag, '' if there is none."""
-        return attributes.asset_tag(self.state().vm)
+        return bmc_annotations.text(self.state().vm, stored_names.ASSET_TAG)
 
     def set_asset_tag(self, tag: str) -> None:
-        """Set the asset tag, see `attributes.asset_tag_change`."""
+        """Set the asset tag, see `attributes.text_change`."""
         self.change(asset_tag=tag)
 
     def controller_name(self) -> str:
         """Return the name that a client gave to the BMC, or ''."""
-        return attributes.controller_name(self.state().vm)
+        return bmc_annotations.text(self.state().vm,
+                                    stored_names.CONTROLLER_NAME)
 
     def set_controller_name(self, name: str) -> None:
-        """Name the BMC, see `attributes.controller_name_change`."""
-        changes.write(self, (attributes.controller_name_change(name),))
+        """Name the BMC, see `attributes.text_change`."""
+        changes.write(self, (attributes.text_change(
+            stored_names.CONTROLLER_NAME, name),))
 
     def system_info(self, name: str) -> str:
         """Return what a client wrote, see `attributes.system_info`."""

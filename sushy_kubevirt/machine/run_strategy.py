@@ -94,7 +94,7 @@ def of_next_start(vm: objects.VirtualMachine, default: str) -> str:
 
     :param default: the strategy of a VM for which none is known
     """
-    harvesters = _annotations(vm).get(HARVESTER)
+    harvesters = bmc_annotations.text(vm, HARVESTER)
     return saved(vm).strategy or (
         harvesters if harvesters in STARTABLE + (ONCE,) else default)
 
@@ -123,13 +123,9 @@ def tell_harvester(vm: objects.VirtualMachine, edited: objects.VirtualMachine
         strategy = saved(edited).strategy
     if strategy and any(
             name.partition('/')[0].endswith('harvesterhci.io')
-            for name in (*_annotations(edited),
+            for name in (*(edited['metadata'].get('annotations') or ()),
                          *(edited['metadata'].get('labels') or ()))):
-        edited['metadata'].setdefault('annotations', {})[HARVESTER] = strategy
-
-
-def _annotations(vm: objects.VirtualMachine) -> dict[str, str]:
-    return vm['metadata'].get('annotations') or {}
+        bmc_annotations.set_text(edited, HARVESTER, strategy)
 
 
 def halt(vm: objects.VirtualMachine) -> None:
@@ -141,16 +137,3 @@ def halt(vm: objects.VirtualMachine) -> None:
         vm['spec']['running'] = False
     else:
         vm['spec']['runStrategy'] = HALTED
-
-
-def restarting(vm: objects.VirtualMachine) -> objects.Json:
-    """Return the restart that has not been completed, see `bmc_annotations`.
-
-    :returns: ``vmi``, ``force``, ``runStrategy`` and, if it is true,
-        ``startPending``; {} if there is none
-    """
-    record = bmc_annotations.read(vm, stored_names.RESTART)
-    if of(vm) != MANUAL or record.get('runStrategy') not in (
-            None, ALWAYS, RERUN_ON_FAILURE, MANUAL, ONCE):
-        return {}
-    return record

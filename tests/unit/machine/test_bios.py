@@ -6,6 +6,7 @@ from sushy_kubevirt.kube import errors
 from sushy_kubevirt.kube import stored_names
 from sushy_kubevirt.machine import attributes
 from sushy_kubevirt.machine import bios
+from sushy_kubevirt.machine import bmc_annotations
 from sushy_kubevirt.machine import changes
 from sushy_kubevirt.machine import vm_state
 from tests.unit.machine import fakes
@@ -102,19 +103,46 @@ class BiosTestCase(base.BaseTestCase):
         for text in ('x', '[]', '{"vmi":"u0"}', '{"vmi":"u0","values":[1]}'):
             vm = fakes.vm(annotations={stored_names.ATTRIBUTES_BEFORE: text,
                                        stored_names.ATTRIBUTES: '{"a":1}'})
-            self.assertEqual({'a': 1}, attributes.current(
-                vm_state.VmState(vm, fakes.vmi())))
+            self.assertEqual(1, bios.current(
+                vm_state.VmState(vm, fakes.vmi()))['a'])
+
+
+class StoredAttributesTestCase(base.BaseTestCase):
+
+    def get(self, text):
+        return {
+            name: value for name, value in bios.pending(vm_state.VmState(
+                fakes.vm(annotations={stored_names.ATTRIBUTES: text}))).items()
+            if name not in DEFAULTS}
+
+    def test_returns_stored_values(self):
+        self.assertEqual({'a': 'b', 'n': 5, 'f': 0.5, 't': True},
+                         self.get('{"a":"b","n":5,"f":0.5,"t":true}'))
+
+    def test_ignores_invalid_annotation(self):
+        for text in ('', 'x', '[1]', '5', '[' * 100000,
+                     '{"a":' + '9' * 5000 + '}'):
+            self.assertEqual({}, self.get(text))
+
+    def test_ignores_values_outside_json_or_redfish(self):
+        self.assertEqual({'a': 'b'}, self.get(
+            '{"a":"b","nan":NaN,"inf":-Infinity,"big":1e999,"null":null,'
+            '"object":{},"list":[]}'))
 
 
 class AssetTagTestCase(base.BaseTestCase):
 
     def test_tag(self):
         machine = fakes.Machine(fakes.vm())
-        self.assertEqual('', attributes.asset_tag(machine.vm))
-        changes.write(machine, (attributes.asset_tag_change('rack 7'),))
-        self.assertEqual('rack 7', attributes.asset_tag(machine.vm))
-        changes.write(machine, (attributes.asset_tag_change(''),))
+        self.assertEqual('', bmc_annotations.text(
+            machine.vm, stored_names.ASSET_TAG))
+        changes.write(machine, (attributes.text_change(
+            stored_names.ASSET_TAG, 'rack 7'),))
+        self.assertEqual('rack 7', bmc_annotations.text(
+            machine.vm, stored_names.ASSET_TAG))
+        changes.write(machine, (attributes.text_change(
+            stored_names.ASSET_TAG, ''),))
         self.assertEqual({'other': 'kept'},
                          machine.vm['metadata']['annotations'])
-        self.assertRaises(errors.InvalidValue, attributes.asset_tag_change,
-                          'x' * 256)
+        self.assertRaises(errors.InvalidValue, attributes.text_change,
+                          stored_names.ASSET_TAG, 'x' * 256)
