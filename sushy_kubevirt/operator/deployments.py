@@ -385,7 +385,7 @@ def container(name: str, image: str, defaults: Defaults, command: list[str],
               in _MEMORY_VARIABLES),
             *env],
         'ports': [*ports, _port(name + '-health', health_port)],
-        'volumeMounts': [{'name': 'tmp', 'mountPath': '/tmp'}, *mounts],
+        'volumeMounts': mounts,
         'startupProbe': _probe(name, '/livez', 1, 60),
         'livenessProbe': _probe(name, '/livez', 20, 3),
         'readinessProbe': _probe(name, '/readyz', 10, 2),
@@ -416,9 +416,7 @@ def mount(volume: str, folder: str) -> objects.Json:
 def _volumes(bmc: spec.Bmc) -> list[objects.Json]:
     volumes: list[objects.Json] = [
         {'name': 'auth', 'secret': {'secretName': auth_secret(bmc),
-                                    'defaultMode': 0o440}},
-        {'name': 'tmp', 'emptyDir': {'medium': 'Memory',
-                                     'sizeLimit': '16Mi'}}]
+                                    'defaultMode': 0o440}}]
     if bmc.redfish.enabled:
         volumes.append({'name': 'config', 'configMap': {
             'name': naming.base(bmc.name)}})

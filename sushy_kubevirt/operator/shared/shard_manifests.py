@@ -39,9 +39,6 @@ _LIMIT, _LIMIT_PER_BMC = 160, 2
 #: A pod requests the CPU of one BMC and a thousandth more for this many.
 _BMCS_PER_MILLICPU = 5
 
-#: Upload of images and sessions.
-_TMP = '64Mi'
-
 #: Slots whose BMCs have one Role. It has about 2 KiB for each of them.
 _SLOTS_PER_ROLE = 50
 
@@ -210,8 +207,8 @@ def deployment(namespace: str, shard: int, defaults: deployments.Defaults,
     :param uid: of its ServiceAccount
     """
     name = naming.shared(shard)
-    mounts, volumes = [], [{'name': 'tmp', 'emptyDir': {
-        'medium': 'Memory', 'sizeLimit': _TMP}}]
+    mounts: list[objects.Json] = []
+    volumes: list[objects.Json] = []
     env = [{'name': 'VIRTBMC_SHARED', 'value': f'{namespace}/{name}'}]
     if _files(defaults):
         env.append({'name': options_file.FOLDER_VARIABLE,
