@@ -188,7 +188,7 @@ class AutoCreator:
         # `ClaimController` makes and deletes the BMCs of the VMs it makes.
         # While it does not run, they must not become hosts for others.
         if (vm is None or not command_line.matches(self._selector, vm)
-                or templates.is_template(vm) or templates.is_made_here(vm)):
+                or templates.is_template(vm) or templates.claim_of(vm)):
             return None
         meta = vm['metadata']
         return SelectedVm(

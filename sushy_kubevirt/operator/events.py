@@ -8,7 +8,9 @@ content, so that a repeated Event is counted and does not become another one.
 from __future__ import annotations
 
 from collections import abc
+import datetime
 import hashlib
+import logging
 import typing
 
 from sushy_kubevirt.kube import errors
@@ -20,6 +22,8 @@ from sushy_kubevirt.operator import naming
 if typing.TYPE_CHECKING:
     from sushy_kubevirt.kube import api_resources
     from sushy_kubevirt.operator import api
+
+LOG = logging.getLogger(__name__)
 
 NORMAL, WARNING = 'Normal', 'Warning'
 
@@ -88,17 +92,15 @@ def of_change(old: abc.Iterable[objects.Condition] | None,
     return changes
 
 
-def manifest(subject: Subject, type_: str, reason: str, message: str,
-             now: str, resource: api_resources.AnyResource = bmc_resources.BMC
-             ) -> objects.Json:
-    """Make an Event.
+def now() -> str:
+    """Return the present time, RFC 3339 text."""
+    return datetime.datetime.now(datetime.UTC).strftime('%Y-%m-%dT%H:%M:%SZ')
 
-    :param type_: `NORMAL` or `WARNING`
-    :param reason: one word
-    :param message: a sentence
-    :param now: RFC 3339 text
-    :param resource: of the subject
-    """
+
+def manifest(subject: Subject, event: Event, now: str,
+             resource: api_resources.AnyResource) -> objects.Json:
+    """Make an Event; see `record`."""
+    type_, reason, message = event
     digest = hashlib.sha256('\0'.join(
         (subject.uid, type_, reason, message)).encode()).hexdigest()[:16]
     return {
@@ -115,21 +117,28 @@ def manifest(subject: Subject, type_: str, reason: str, message: str,
         'reportingComponent': naming.OPERATOR, 'reportingInstance': ''}
 
 
-async def record(client: api.Api, event: objects.Json) -> None:
+async def record(client: api.Api, subject: Subject, event: Event, now: str,
+                 resource: api_resources.AnyResource = bmc_resources.BMC
+                 ) -> bool:
     """Create an Event, or increase its count.
 
-    :param event: of `manifest`
-    :raises: `errors.MachineError`
+    :param now: RFC 3339 text
+    :param resource: of the subject
+    :returns: whether it is written; Events are informational only
     """
-    name, namespace = event['metadata']['name'], event['metadata']['namespace']
+    body = manifest(subject, event, now, resource)
+    name, namespace = body['metadata']['name'], subject.namespace
     try:
-        await client.create(bmc_resources.EVENT, namespace, event)
-        return
-    except errors.Conflict:
-        pass
-    known = await client.get(bmc_resources.EVENT, namespace, name)
-    await client.patch(bmc_resources.EVENT, namespace, name, {
-        'metadata': {'resourceVersion': known['metadata'][
-            'resourceVersion']},
-        'lastTimestamp': event['lastTimestamp'],
-        'count': (known.get('count') or 1) + 1})
+        try:
+            await client.create(bmc_resources.EVENT, namespace, body)
+        except errors.Conflict:
+            known = await client.get(bmc_resources.EVENT, namespace, name)
+            await client.patch(bmc_resources.EVENT, namespace, name, {
+                'metadata': {'resourceVersion': known['metadata'][
+                    'resourceVersion']},
+                'lastTimestamp': now,
+                'count': (known.get('count') or 1) + 1})
+    except errors.MachineError as e:
+        LOG.info('Event not written: %s', e)
+        return False
+    return True

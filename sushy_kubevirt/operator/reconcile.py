@@ -83,18 +83,8 @@ class Reconciler:
         body = self._store.bmc(key)
         if body is None or self._must_wait(body):
             return None
-        try:
+        with workqueue.retried():
             return await self._reconcile(key, body)
-        except errors.Unavailable as e:
-            LOG.log(logging.INFO if isinstance(e, errors.Conflict)
-                    else logging.WARNING, '%s', e)
-            raise workqueue.Failure(e.retry_after) from None
-        except errors.MachineError as e:
-            if _is_temporary(e):
-                LOG.info('%s', e)
-                raise workqueue.Failure from None
-            LOG.warning('%s', e)
-            raise workqueue.Failure from None
 
     def deny(self, hosts: tuple[str, ...]) -> None:
         """Replace the cluster's hosts, which BMCs may not reach.
@@ -281,15 +271,15 @@ class Reconciler:
                             ) -> None:
         """Write the status, and its Events, if it has changed."""
         old = body.get('status') or {}
-        now = _now()
+        now = events.now()
         new = conditions.status(bmc, known, judged, old, now)
         if new == old:
             return
         # Before the status: a repeated Event is only counted, but one that was
         # not written before a crash would be lost.
-        for type_, reason, message in events.of_change(
+        for event in events.of_change(
                 old.get('conditions'), new['conditions']):
-            await self._record_event(bmc, type_, reason, message, now)
+            await events.record(self._api, bmc, event, now)
         try:
             # Not a merge patch, of which the API server reads the status only:
             # it could change another BMC of that name.
@@ -311,15 +301,6 @@ class Reconciler:
         after = conditions.ready_reason(new)
         if before != after:
             LOG.info('%s: %s', after, new['conditions'][-1]['message'])
-
-    async def _record_event(self, bmc: spec.Bmc, type_: str, reason: str,
-                            message: str, now: str) -> None:
-        try:
-            await events.record(self._api, events.manifest(
-                bmc, type_, reason, message, now))
-        except errors.MachineError as e:
-            # Events are informational only.
-            LOG.info('Event not written: %s', e)
 
 
 def _is_upgrade(step: plan.Step) -> typing.TypeGuard[plan.Apply]:
@@ -375,7 +356,3 @@ def _seconds_to_next(known: facts.Facts, judged: verdict.Verdict
     if due is None:
         return None
     return max((due - datetime.datetime.now(datetime.UTC)).total_seconds(), 1)
-
-
-def _now() -> str:
-    return datetime.datetime.now(datetime.UTC).strftime('%Y-%m-%dT%H:%M:%SZ')

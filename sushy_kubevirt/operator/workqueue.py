@@ -13,9 +13,11 @@ from __future__ import annotations
 import asyncio
 import collections
 from collections import abc
+import contextlib
 import logging
 import typing
 
+from sushy_kubevirt.kube import errors
 from sushy_kubevirt.kube import retry
 
 LOG = logging.getLogger(__name__)
@@ -157,3 +159,18 @@ class Failure(Exception):
     def __init__(self, seconds: float | None = None) -> None:
         super().__init__()
         self.seconds = seconds
+
+
+@contextlib.contextmanager
+def retried(message: str = '%s', *args: object) -> abc.Iterator[None]:
+    """Context manager: logs a request that failed, and raises `Failure`.
+
+    :param message: of the log, for ``args`` and the error
+    """
+    try:
+        yield
+    except errors.MachineError as e:
+        passes = isinstance(e, (errors.Conflict, errors.ObjectNotFound,
+                                errors.NamespaceTerminating))
+        LOG.log(logging.INFO if passes else logging.WARNING, message, *args, e)
+        raise Failure(getattr(e, 'retry_after', None)) from None

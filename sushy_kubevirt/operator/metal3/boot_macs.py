@@ -8,6 +8,7 @@ BMC that was first to want a host with it.
 
 from __future__ import annotations
 
+import collections
 import itertools
 import typing
 
@@ -27,19 +28,14 @@ class _Rank(typing.NamedTuple):
     key: objects.ObjectKey
 
 
-class _Entry(typing.NamedTuple):
-    """The MAC address of a host or a BMC, in lower case, and its rank."""
-
-    mac: str
-    rank: _Rank
-
-
 class BootMacs:
     """The MAC addresses of hosts, and of BMCs that want a host."""
 
     def __init__(self) -> None:
-        self._entries: dict[objects.ObjectKey, _Entry] = {}
-        self._ranks: dict[str, dict[objects.ObjectKey, _Rank]] = {}
+        #: In lower case.
+        self._mac_of: dict[objects.ObjectKey, str] = {}
+        self._ranks: dict[str, dict[objects.ObjectKey, _Rank]] = (
+            collections.defaultdict(dict))
         self._count = itertools.count()
 
     def put(self, key: objects.ObjectKey, host: objects.Json | None
@@ -52,23 +48,22 @@ class BootMacs:
         mac = ((host or {}).get('spec') or {}).get('bootMACAddress')
         if host is None or not mac:
             return self.drop(key)
-        return self._set(key, _Entry(mac.lower(), _Rank(
-            False, host['metadata'].get('creationTimestamp') or '', 0, key)))
+        return self._set(key, mac.lower(), _Rank(
+            False, host['metadata'].get('creationTimestamp') or '', 0, key))
 
     def claim(self, key: objects.ObjectKey, mac: str) -> objects.ObjectKey:
         """Note that a BMC without a host wants one.
 
         :returns: key of the host, or of the BMC, that has the address
         """
-        entry = self._entries.get(key)
-        if entry is None or entry.mac != mac.lower():
-            self._set(key, _Entry(mac.lower(), _Rank(
-                True, '', next(self._count), key)))
+        if self._mac_of.get(key) != mac.lower():
+            self._set(key, mac.lower(), _Rank(
+                True, '', next(self._count), key))
         return self.owner(mac) or key
 
     def drop(self, key: objects.ObjectKey) -> set[objects.ObjectKey]:
         """Note that a BMC wants no host; see `put` for what it returns."""
-        return self._set(key, None)
+        return self._set(key)
 
     def owner(self, mac: str) -> objects.ObjectKey | None:
         """Find the host, or the BMC, that has an address.
@@ -78,14 +73,13 @@ class BootMacs:
         ranks = self._ranks.get(mac.lower(), {})
         return min(ranks, key=ranks.__getitem__, default=None)
 
-    def _set(self, key: objects.ObjectKey, new: _Entry | None
-             ) -> set[objects.ObjectKey]:
-        old = self._entries.pop(key, None)
-        if old:
-            del self._ranks[old.mac][key]
-        if new:
-            self._entries[key] = new
-            self._ranks.setdefault(new.mac, {})[key] = new.rank
-        if old and old != new:
-            return set(self._ranks[old.mac]) - {key}
+    def _set(self, key: objects.ObjectKey, mac: str = '',
+             rank: _Rank | None = None) -> set[objects.ObjectKey]:
+        old = self._mac_of.pop(key, '')
+        before = self._ranks[old].pop(key, None) if old else None
+        if rank:
+            self._mac_of[key] = mac
+            self._ranks[mac][key] = rank
+        if old and (old, before) != (mac, rank):
+            return self._ranks[old].keys() - {key}
         return set()

@@ -16,7 +16,6 @@ from __future__ import annotations
 import asyncio
 from collections import abc
 import contextlib
-import datetime
 import logging
 import math
 import time
@@ -33,7 +32,7 @@ from sushy_kubevirt.operator import events
 from sushy_kubevirt.operator import logs
 from sushy_kubevirt.operator.metal3 import claims
 from sushy_kubevirt.operator.metal3 import fields
-from sushy_kubevirt.operator.metal3 import kept
+from sushy_kubevirt.operator.metal3 import host_state
 from sushy_kubevirt.operator.metal3 import resources
 from sushy_kubevirt.operator.metal3 import served
 from sushy_kubevirt.operator.metal3 import templates
@@ -85,17 +84,6 @@ class _Origin(typing.NamedTuple):
     template: str | None
 
 
-class _Told(typing.NamedTuple):
-    """The last Event of a claim.
-
-    :param uid: of the claim
-    """
-
-    uid: str
-    reason: str
-    message: str
-
-
 class ClaimController:
     """Creates and deletes the VMs of claims.
 
@@ -110,7 +98,7 @@ class ClaimController:
         self._selector = options.bare_metal_hosts or ''
         self._selected = command_line.selector_labels(self._selector)
         self._namespaces = store.namespaces
-        self._claims = store.add(resources.CLAIM, keep=kept.of_claim)
+        self._claims = store.add(resources.CLAIM, keep=claims.kept)
         self._policies = store.add(resources.POLICY, (self._namespace,))
         self._vms = store.kind(bmc_resources.VM)
         self._bmcs = store.kind(bmc_resources.BMC)
@@ -130,7 +118,8 @@ class ClaimController:
         self._labels: dict[str, tuple[float, dict[str, str]]] = {}
         #: When the API server refused a VM, by the name of the template.
         self._refused: dict[str, float] = {}
-        self._told: dict[objects.ObjectKey, _Told] = {}         # by claim
+        #: The last Event of a claim, and the claim's uid.
+        self._told: dict[objects.ObjectKey, tuple[str, events.Event]] = {}
         # One worker, so that limits are kept.
         self._queue = workqueue.Queue(self._reconcile, 1)
         # A tenant with many claims must not keep it busy with Events.
@@ -215,7 +204,8 @@ class ClaimController:
     async def _reconcile(self, key: objects.ObjectKey) -> float | None:
         body = self._claims.get(key)
         claim = claims.read(body) if body else None
-        with logs.about(*key):
+        with logs.about(*key), workqueue.retried(
+                'HostClaim %s/%s: %s', *key):
             try:
                 return await self._process(key, claim)
             except _Refused as e:
@@ -230,12 +220,6 @@ class ClaimController:
                 if claim is not None:
                     self._tell(claim, 'VirtualMachineRefused', str(e))
                 raise workqueue.Failure from None
-            except errors.MachineError as e:
-                LOG.log(logging.INFO if isinstance(
-                    e, (errors.Conflict, errors.ObjectNotFound))
-                    else logging.WARNING, 'HostClaim %s/%s: %s', *key, e)
-                raise workqueue.Failure(
-                    getattr(e, 'retry_after', None)) from None
 
     async def _process(self, key: objects.ObjectKey,
                        claim: claims.Claim | None) -> float | None:
@@ -248,7 +232,7 @@ class ClaimController:
             return None
         present = False
         for vm_key in sorted(self._vms_of.get(key, ())):
-            vm, host = self._vms.get(vm_key), self._host(vm_key)
+            vm, host = self._vms.get(vm_key), self._hosts.get(vm_key)
             if vm is None:
                 # It was deleted meanwhile.
                 continue
@@ -310,10 +294,10 @@ class ClaimController:
         if claim.deleting or claim.host not in (
                 None, object_cache.object_key(host)):
             return False
-        if host['provisioned']:
+        provisioned = host_state.provisioned(host)
+        if provisioned:
             # The disks have data of the other claim, unless that was later.
-            return claim.since is not None and (
-                host['provisioned'] >= claim.since)
+            return claim.since is not None and provisioned >= claim.since
         return claim.namespace == former or not self._is_full(claim.namespace)
 
     def _is_full(self, namespace: str) -> bool:
@@ -323,12 +307,9 @@ class ClaimController:
 
     def _is_paused(self, key: objects.ObjectKey) -> bool:
         """Tell whether a host is paused, as before a move, or was moved."""
-        host, bmc = self._host(key), self._bmcs.get(key)
-        return bool(host and host['paused'] or bmc and kept.is_paused(bmc))
-
-    def _host(self, key: objects.ObjectKey) -> objects.Json | None:
-        body = self._hosts.get(key)
-        return None if body is None else kept.of_host(body)
+        host, bmc = self._hosts.get(key), self._bmcs.get(key)
+        return bool(host and host_state.is_paused(host)
+                    or bmc and host_state.was_paused(bmc))
 
     async def _assign(self, vm: objects.VirtualMachine, claim: claims.Claim
                       ) -> None:
@@ -464,7 +445,7 @@ class ClaimController:
         if claims.TOO_LONG in claim.selector:
             raise _Refused('SelectorTooLong', (
                 'No VM is created: hostSelector has more than '
-                f'{kept.LONGEST_SELECTOR} characters'))
+                f'{claims.LONGEST_SELECTOR} characters'))
         if claim.selector.get('inNamespace') not in (
                 None, '', self._namespace):
             return []
@@ -550,22 +531,16 @@ class ClaimController:
 
     def _tell(self, claim: claims.Claim, reason: str, message: str) -> None:
         """Write an Event, unless it was the claim's last one."""
-        told = _Told(claim.uid, reason, message)
+        told = claim.uid, events.Event(events.WARNING, reason, message)
         if self._told.get(claim.key) != told:
             self._told[claim.key] = told
             self._events.add(claim.key)
 
     async def _record(self, key: objects.ObjectKey) -> None:
         body, told = self._claims.get(key), self._told.get(key)
-        if body is None or told is None or told.uid != body['metadata']['uid']:
+        if body is None or told is None or told[0] != body['metadata']['uid']:
             return
-        now = datetime.datetime.now(datetime.UTC).strftime(
-            '%Y-%m-%dT%H:%M:%SZ')
-        try:
-            await events.record(self._api, events.manifest(
-                claims.read(body), events.WARNING, told.reason, told.message,
-                now, resources.CLAIM))
-        except errors.MachineError as e:
+        if not await events.record(self._api, claims.read(body), told[1],
+                                   events.now(), resources.CLAIM):
             # It is told again when the claim is processed again.
             self._told.pop(key, None)
-            LOG.info('Event not written: %s', e)

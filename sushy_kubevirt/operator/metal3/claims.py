@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import abc
 import dataclasses
+import json
 import re
 import typing
 
@@ -17,6 +18,10 @@ from sushy_kubevirt.operator.metal3 import resources
 
 #: Memory of a compiled ``nameMatches``, in bytes.
 _REGEXP_MEMORY = 1 << 20
+
+#: Characters of a selector, as JSON. Longer ones, which a tenant can write in
+#: any number, would cost memory and time.
+LONGEST_SELECTOR = 1 << 14
 
 #: Field of a selector that is too long to be evaluated.
 TOO_LONG = 'tooLong'
@@ -80,6 +85,24 @@ def read(body: objects.AnyObject) -> Claim:
         and associated.get('status') == 'False'
         and associated.get('reason') == 'NoBareMetalHost',
         'deletionTimestamp' in metadata)
+
+
+def kept(body: objects.AnyObject) -> objects.Json:
+    """Make what of a HostClaim is kept."""
+    its, status = body.get('spec') or {}, body.get('status') or {}
+    selector = its.get('hostSelector') or {}
+    if len(json.dumps(selector)) > LONGEST_SELECTOR:
+        selector = {TOO_LONG: True}
+    return {
+        'metadata': {key: body['metadata'][key] for key in (
+            'namespace', 'name', 'uid', 'resourceVersion',
+            'deletionTimestamp') if key in body['metadata']},
+        'spec': {
+            'hostSelector': selector,
+            # No label is longer.
+            'failureDomain': (its.get('failureDomain') or '')[:64]},
+        'status': {key: status[key] for key in (
+            'bareMetalHost', 'conditions') if key in status}}
 
 
 def consumer(host: objects.AnyObject | None) -> objects.ObjectKey | None:

@@ -14,7 +14,6 @@ writes.
 from __future__ import annotations
 
 import asyncio
-import datetime
 import logging
 import time
 import typing
@@ -237,7 +236,7 @@ class HostController:
         bmc = spec.read(body)
         if not bmc.vm.name:
             return
-        with logs.about(*key):
+        with logs.about(*key), workqueue.retried():
             refused: errors.MachineError | None = None
             try:
                 try:
@@ -247,12 +246,6 @@ class HostController:
                     refused, state = e, host_state.refused(e, body)
                 if self._may_tell(key, refused):
                     await self._write_status(bmc, state)
-            except errors.MachineError as e:
-                LOG.log(logging.INFO if isinstance(
-                    e, (errors.Conflict, errors.ObjectNotFound))
-                    else logging.WARNING, '%s', e)
-                raise workqueue.Failure(
-                    getattr(e, 'retry_after', None)) from None
             finally:
                 if self._bmcs.get(key) is None and (
                         self._hosts.get(key) is None):
@@ -283,7 +276,7 @@ class HostController:
         host = self._hosts.get(key)
         taken: host_state.State | None = None
         if host is not None and not fields.is_ours(bmc, host):
-            taken = host_state.taken(host)
+            taken = host_state.taken(resources.HOST, host)
             host = None
         if vm is not None and not permissions.reference_permitted(
                 bmc.namespace, vm):
@@ -375,7 +368,7 @@ class HostController:
             host = await self._api.get(
                 resources.HOST, bmc.namespace, bmc.name)
             if not fields.is_ours(bmc, host):
-                return host_state.taken(host)
+                return host_state.taken(resources.HOST, host)
         else:
             LOG.info('BareMetalHost %s is created', bmc.name)
         self._hosts.put(host)
@@ -453,7 +446,7 @@ class HostController:
                 pass
         live = await self._api.get(bmc_resources.SECRET, namespace, name)
         if not fields.is_ours(bmc, live):
-            return host_state.secret_taken(live)
+            return host_state.taken(bmc_resources.SECRET, live)
         self._secret_kind.put(await self._api.patch(
             bmc_resources.SECRET, namespace, name, {
                 'metadata': {'uid': live['metadata']['uid'],
@@ -551,15 +544,11 @@ class HostController:
                 'deletionTimestamp' not in vm['metadata']
                 or self._store.users_of(bmc_resources.VM, *key)):
             return
-        with logs.about(*key):
+        with logs.about(*key), workqueue.retried('VM not released yet: %s'):
             try:
                 await self._set_finalizer(self._vms, vm, False)
             except errors.ObjectNotFound:
                 self._vms.drop(key)
-            except errors.MachineError as e:
-                LOG.warning('VM not released yet: %s', e)
-                raise workqueue.Failure(
-                    getattr(e, 'retry_after', None)) from None
 
     async def _set_finalizer(self, kind: stores.Kind, obj: objects.AnyObject,
                              on: bool) -> None:
@@ -600,18 +589,13 @@ class HostController:
         if body is None or body['metadata']['uid'] != bmc.uid:
             return
         old = body.get('status') or {}
-        now = datetime.datetime.now(datetime.UTC).strftime(
-            '%Y-%m-%dT%H:%M:%SZ')
+        now = events.now()
         new = host_state.merged(old, state, bmc.generation, now)
         if new == old:
             return
-        for type_, reason, message in events.of_change(
+        for event in events.of_change(
                 old.get('conditions'), new.get('conditions') or ()):
-            try:
-                await events.record(self._api, events.manifest(
-                    bmc, type_, reason, message, now))
-            except errors.MachineError as e:
-                LOG.info('Event not written: %s', e)
+            await events.record(self._api, bmc, event, now)
         try:
             self._bmcs.put(await self._api.patch(
                 bmc_resources.BMC, bmc.namespace, bmc.name, [

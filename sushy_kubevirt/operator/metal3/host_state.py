@@ -14,6 +14,7 @@ from sushy_kubevirt.operator.metal3 import resources
 from sushy_kubevirt.operator import network
 
 if typing.TYPE_CHECKING:
+    from sushy_kubevirt.kube import api_resources
     from sushy_kubevirt.operator import spec
 
 #: Annotation by which baremetal-operator leaves a host alone.
@@ -181,22 +182,13 @@ def without_credentials(name: str) -> State:
                   f'Secret {name} exists.')
 
 
-def taken(host: objects.Json) -> State:
-    """Make the state if a foreign host has the name."""
-    return _taken('BareMetalHost', host)
-
-
-def secret_taken(secret: objects.Json) -> State:
-    """Make the state if a foreign Secret has the name."""
-    return _taken('Secret', secret)
-
-
-def _taken(kind: str, obj: objects.Json) -> State:
+def taken(resource: api_resources.AnyResource, obj: objects.Json) -> State:
+    """Make the state if a foreign host, or its Secret, has the name."""
     name = obj['metadata']['name']
     return _state(False, conditions.NAME_TAKEN,
-                  f'{kind} {name} exists already and was not created for this '
-                  'BMC. The operator does not change it: delete it, or give '
-                  'the BMC another name.')
+                  f'{resource.kind} {name} exists already and was not created '
+                  'for this BMC. The operator does not change it: delete it, '
+                  'or give the BMC another name.')
 
 
 def moved(bmc: spec.Bmc) -> State:
@@ -285,6 +277,28 @@ def _error(status: objects.Json) -> str:
 def is_paused(host: objects.AnyObject) -> bool:
     """Tell whether a host is paused, or being moved to another cluster."""
     return not {PAUSED, DELETE_FOR_MOVE}.isdisjoint(_annotations(host))
+
+
+def was_paused(bmc: objects.AnyObject) -> bool:
+    """Tell whether the host of a BMC is, or was, paused, or was moved.
+
+    `HostController` records the pause before the host is gone.
+    """
+    status = bmc.get('status') or {}
+    return bool((status.get('bareMetalHost') or {}).get('paused')) or (
+        stored_names.HOST_MOVED in _annotations(bmc))
+
+
+def provisioned(host: objects.AnyObject) -> str | None:
+    """Find when an image was last written or booted, at the latest.
+
+    :returns: RFC 3339 text; None for never
+    """
+    history = (host.get('status') or {}).get('operationHistory') or {}
+    begun: str | None = (history.get('provision') or {}).get('start')
+    if stored_names.HAD_HOST in _annotations(host):
+        return begun or host['metadata']['creationTimestamp']
+    return begun
 
 
 def is_detached(host: objects.AnyObject) -> bool:

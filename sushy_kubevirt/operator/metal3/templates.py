@@ -49,14 +49,8 @@ class Unusable(Exception):
 class ClaimRef(typing.NamedTuple):
     """Identifies the claim that a VM was made for."""
 
-    namespace: str
-    name: str
+    key: objects.ObjectKey
     uid: str
-
-    @property
-    def key(self) -> objects.ObjectKey:
-        """Key of the claim."""
-        return objects.ObjectKey(self.namespace, self.name)
 
 
 def is_template(vm: objects.AnyObject) -> bool:
@@ -65,14 +59,6 @@ def is_template(vm: objects.AnyObject) -> bool:
     :param vm: its metadata is enough
     """
     return _annotations(vm).get(stored_names.CLAIM_TEMPLATE) == 'true'
-
-
-def is_made_here(vm: objects.AnyObject) -> bool:
-    """Tell whether a VM was made for a claim.
-
-    :param vm: its metadata is enough
-    """
-    return claim_of(vm) is not None
 
 
 def claim_of(vm: objects.AnyObject) -> ClaimRef | None:
@@ -84,7 +70,8 @@ def claim_of(vm: objects.AnyObject) -> ClaimRef | None:
     uid = (vm['metadata'].get('labels') or {}).get(stored_names.CLAIM_UID)
     namespace, slash, name = _annotations(vm).get(
         stored_names.CLAIM, '').partition('/')
-    return ClaimRef(namespace, name, uid) if uid and slash and name else None
+    return ClaimRef(objects.ObjectKey(namespace, name), uid) if (
+        uid and slash and name) else None
 
 
 def labels(vm: objects.AnyObject) -> dict[str, str]:

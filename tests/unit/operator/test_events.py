@@ -5,6 +5,7 @@ import asyncio
 
 from oslotest import base
 
+from sushy_kubevirt.operator import bmc_resources
 from sushy_kubevirt.operator import conditions
 from sushy_kubevirt.operator import events
 from tests.unit.operator import bodies
@@ -67,8 +68,9 @@ class EventsTestCase(base.BaseTestCase):
 
     def test_equal_events_have_equal_names(self):
         def name(bmc, *what):
-            return events.manifest(bmc, 'Normal', *what, 'now')[
-                'metadata']['name']
+            return events.manifest(
+                bmc, events.Event('Normal', *what), 'now', bmc_resources.BMC)[
+                    'metadata']['name']
         one = bodies.bmc()
         self.assertEqual(name(one, 'A', 'b'), name(one, 'A', 'b'))
         self.assertNotEqual(name(one, 'A', 'b'), name(one, 'A', 'c'))
@@ -80,8 +82,9 @@ class RecordTestCase(base.BaseTestCase):
     def test_repeated_event_is_counted(self):
         kube = cluster.Cluster()
         for now in 'one', 'two', 'three':
-            asyncio.run(events.record(kube, events.manifest(
-                bodies.bmc(), 'Normal', 'ServiceReady', 'It works.', now)))
+            self.assertTrue(asyncio.run(events.record(
+                kube, bodies.bmc(), events.Event(
+                    'Normal', 'ServiceReady', 'It works.'), now)))
         found, = kube.list('Event')
         self.assertEqual((3, 'one', 'three'), (
             found['count'], found['firstTimestamp'],

@@ -15,7 +15,6 @@ from sushy_kubevirt.operator import host_options
 from sushy_kubevirt.operator.metal3 import claim_controller
 from sushy_kubevirt.operator.metal3 import claims
 from sushy_kubevirt.operator.metal3 import host_state
-from sushy_kubevirt.operator.metal3 import kept
 from sushy_kubevirt.operator.metal3 import resources
 from sushy_kubevirt.operator.metal3 import templates
 from sushy_kubevirt.operator import store
@@ -134,9 +133,9 @@ class ControllerTestCase(base.BaseTestCase):
         """Return {name of a VM: uid of its claim}."""
         found = {one['metadata']['name']: templates.claim_of(one)
                  for one in self.kube.list('VirtualMachine')
-                 if templates.is_made_here(one)}
-        return {name: its[2] for name, its in found.items()
-                if namespace in (None, its[0])}
+                 if templates.claim_of(one)}
+        return {name: its.uid for name, its in found.items()
+                if namespace in (None, its.key.namespace)}
 
     def events(self):
         return [(one['involvedObject']['name'], one['reason'])
@@ -318,7 +317,7 @@ class CreationTestCase(ControllerTestCase):
     def test_long_selector(self):
         self.add(claim(selector={'matchExpressions': [{
             'key': 'size', 'operator': 'in', 'values': [
-                'small', *map(str, range(kept.LONGEST_SELECTOR))]}]}))
+                'small', *map(str, range(claims.LONGEST_SELECTOR))]}]}))
         self.run_once()
         self.assertEqual([('c', 'SelectorTooLong')], self.events())
         self.assertEqual({}, self.vms())

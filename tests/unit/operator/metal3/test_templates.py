@@ -88,8 +88,7 @@ class VmTestCase(base.BaseTestCase):
 
     def test_metadata(self):
         made = self.made()
-        self.assertEqual(('tenant', 'c', 'u1'), templates.claim_of(made))
-        self.assertTrue(templates.is_made_here(made))
+        self.assertEqual((('tenant', 'c'), 'u1'), templates.claim_of(made))
         self.assertFalse(templates.is_template(made))
         self.assertEqual('small', templates.template_name(made))
         self.assertEqual('x', made['metadata']['annotations']['mine'])
@@ -97,7 +96,7 @@ class VmTestCase(base.BaseTestCase):
         self.assertNotIn('app.kubernetes.io/instance',
                          made['metadata']['labels'])
         self.assertEqual(3, len(made['metadata']['annotations']))
-        self.assertFalse(templates.is_made_here(TEMPLATE))
+        self.assertIsNone(templates.claim_of(TEMPLATE))
 
     def test_names(self):
         for length in 1, 52, 53, 200:
