@@ -46,7 +46,7 @@ FLOWS = (
         ('vbmc_kubevirt.ipmi.server:Server.receive',
          'in the event loop; session20 verifies and decrypts'),
         ('vbmc_kubevirt.command_table:commands', 'what the BMC serves'),
-        ('vbmc_kubevirt.commands.chassis:_Chassis.chassis_control',
+        ('vbmc_kubevirt.commands.chassis:Chassis.chassis_control',
          'in a thread, as it changes the VM'),
         ('sushy_kubevirt.machine.reset:reset', 'as above'),
     )),

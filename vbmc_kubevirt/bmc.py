@@ -19,11 +19,13 @@ from sushy_kubevirt.kube import retry
 from sushy_kubevirt.machine import machine
 from vbmc_kubevirt import bmc_users
 from vbmc_kubevirt.commands import completion
-from vbmc_kubevirt.commands import sol_parameters
 from vbmc_kubevirt.ipmi import channel
 from vbmc_kubevirt.ipmi import constants
 from vbmc_kubevirt.ipmi import server
 from vbmc_kubevirt import restart_cause
+
+if typing.TYPE_CHECKING:
+    from vbmc_kubevirt.commands import sol_configuration
 
 LOG = logging.getLogger(__name__)
 
@@ -48,6 +50,7 @@ class Bmc:
     :ivar write_deadline: longest time, in seconds, for the retries of a
         command's request to the cluster, whatever the options of accounts and
         log, which may be Redfish's
+    :ivar sol: set by `command_table.commands`
     :ivar client_port: UDP port that clients use
     :ivar log: see the parameter
     :ivar watchdog_events: returns the offsets of sensor type Watchdog 2 (table
@@ -59,6 +62,7 @@ class Bmc:
                  log: abc.Callable[[], event_log.Log]) -> None:
         self.users: bmc_users.BmcUsers
         self.server: server.Server
+        self.sol: sol_configuration.SolConfiguration
         self.name = name
         self.version = version
         self.last_error = ''
@@ -66,7 +70,6 @@ class Bmc:
         self.restart_cause = restart_cause.RestartCause()
         self.write_deadline = math.inf
         self.client_port = constants.PORT
-        self.sol = sol_parameters.Parameters(lambda: self.client_port)
         self.log = log
         self.watchdog_events: abc.Callable[[], tuple[int, ...]] = tuple
         self._find = find

@@ -14,6 +14,7 @@ from vbmc_kubevirt.commands import lan
 from vbmc_kubevirt.commands import payload
 from vbmc_kubevirt.commands import sdr
 from vbmc_kubevirt.commands import sel
+from vbmc_kubevirt.commands import sel_clock
 from vbmc_kubevirt.commands import sensors
 from vbmc_kubevirt.commands import sol_configuration
 from vbmc_kubevirt.commands import system_info
@@ -23,28 +24,17 @@ from vbmc_kubevirt.commands import watchdog
 from vbmc_kubevirt.ipmi import channel
 from vbmc_kubevirt.ipmi import server
 
-#: Modules with commands.
-MODULES = (
-    device,
-    channels,
-    lan,
-    chassis,
-    boot_options,
-    system_info,
-    dcmi,
-    users,
-    payload,
-    sol_configuration,
-    system_interface,
-    sdr,
-    sensors,
-    sel,
-    fru,
-    watchdog,
-)
+GROUPS = (
+    device.Device, channels.Channels, lan.Lan, chassis.Chassis,
+    boot_options.BootOptions, system_info.SystemInfo, dcmi.Dcmi, users.Users,
+    payload.Payload, sol_configuration.SolConfiguration,
+    system_interface.SystemInterface, sdr.Repository, sensors.Sensors,
+    sel.Sel, sel_clock.SelClock, fru.Fru, watchdog.Watchdog)
 
 
 def commands(bmc: bmc.Bmc) -> dict[channel.Code, server.Command]:
     """Make the commands, with the privileges of table G-1."""
-    return {code: command for module in MODULES
-            for code, command in module.commands(bmc).items()}
+    groups = [group(bmc) for group in GROUPS]
+    bmc.on_reset += [group.release for group in groups]
+    return {code: command for group in groups
+            for code, command in group.commands().items()}

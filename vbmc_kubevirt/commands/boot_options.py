@@ -6,12 +6,11 @@ from __future__ import annotations
 import logging
 
 from sushy_kubevirt.machine import boot
-from vbmc_kubevirt import bmc
 from vbmc_kubevirt.commands import completion
+from vbmc_kubevirt.commands import group
 from vbmc_kubevirt.commands import set_in_progress
 from vbmc_kubevirt.ipmi import channel
 from vbmc_kubevirt.ipmi import constants
-from vbmc_kubevirt.ipmi import server
 
 LOG = logging.getLogger(__name__)
 
@@ -52,33 +51,18 @@ _NEVER_CLEARED = 0x1f
 _LEVEL = constants.Privilege
 
 
-def commands(bmc: bmc.Bmc) -> dict[channel.Code, server.Command]:
-    """Return the commands of this module."""
-    options = _BootOptions(bmc)
-    bmc.on_reset.append(options.set_in_progress.release)
-    return {
-        (constants.CHASSIS, 0x08): server.Command(
-            'Set System Boot Options',
-            bmc.map_errors(options.set_boot_options), _LEVEL.OPERATOR,
-            min_length=1, modifies=True),
-        (constants.CHASSIS, 0x09): server.Command(
-            'Get System Boot Options',
-            bmc.map_errors(options.get_boot_options), _LEVEL.OPERATOR,
-            min_length=3),
-    }
+class BootOptions(set_in_progress.Parameters):
+    """Commands about boot options."""
 
+    netfn = constants.CHASSIS
 
-class _BootOptions:
-
-    def __init__(self, bmc: bmc.Bmc) -> None:
-        self._bmc = bmc
-        self.set_in_progress = set_in_progress.SetInProgress()
-
+    @group.command(0x08, 'Set System Boot Options', _LEVEL.OPERATOR, 1,
+                   modifies=True)
     def set_boot_options(self, session: channel.Session, data: bytes) -> None:
         parameter, values = data[0] & 0x7f, data[1:]
         if parameter == set_in_progress.PARAMETER:
             self._check_length(values, 1)
-            self.set_in_progress.set(session, values[0])
+            self.set_progress(session, values[0])
         elif parameter == VALID_BIT_CLEARING:
             self._check_length(values, 1)
         elif parameter == INFO_ACKNOWLEDGE:
@@ -116,10 +100,11 @@ class _BootOptions:
         LOG.info('%s: boot %s, %s%s', self._bmc.name, target.value,
                  enabled.value, f', {mode.value}' if mode else '')
 
+    @group.command(0x09, 'Get System Boot Options', _LEVEL.OPERATOR, 3)
     def get_boot_options(self, session: channel.Session, data: bytes) -> bytes:
         parameter = data[0] & 0x7f
         if parameter == set_in_progress.PARAMETER:
-            values = self.set_in_progress.data()
+            values = self.progress()
         elif parameter == VALID_BIT_CLEARING:
             values = bytes((_NEVER_CLEARED,))
         elif parameter == INFO_ACKNOWLEDGE:

@@ -10,12 +10,11 @@ from __future__ import annotations
 import ipaddress
 import struct
 
-from vbmc_kubevirt import bmc
 from vbmc_kubevirt.commands import completion
+from vbmc_kubevirt.commands import group
 from vbmc_kubevirt.ipmi import channel
 from vbmc_kubevirt.ipmi import constants
 from vbmc_kubevirt.ipmi import packet
-from vbmc_kubevirt.ipmi import server
 from vbmc_kubevirt.ipmi import session_tables
 
 _LEVEL = constants.Privilege
@@ -47,66 +46,52 @@ _KEYS = 0, 1
 _LOCKED = 0x01
 
 
-def commands(bmc: bmc.Bmc) -> dict[channel.Code, server.Command]:
-    """Return the commands of this module."""
-    sessions = _Sessions(bmc)
-    return {(constants.APPLICATION, number): server.Command(
-        name, completion.without_machine(handle), privilege,
-        min_length=length, inline=True)
-        for number, name, handle, privilege, length in (
-            (0x3D, 'Get Session Info', sessions.get_session_info,
-             _LEVEL.USER, 1),
-            (0x40, 'Set Channel Access', set_channel_access,
-             _LEVEL.ADMINISTRATOR, 3),
-            (0x41, 'Get Channel Access', get_channel_access, _LEVEL.USER, 2),
-            (0x42, 'Get Channel Info', sessions.get_channel_info,
-             _LEVEL.USER, 1),
-            (0x56, 'Set Channel Security Keys', set_channel_security_keys,
-             _LEVEL.ADMINISTRATOR, 3))}
+class Channels(group.Group):
+    """Commands about the channel and its sessions."""
 
+    netfn = constants.APPLICATION
+    inline = True
 
-def set_channel_access(session: channel.Session, data: bytes) -> None:
-    """Set Channel Access (22.22): accept only what is set already."""
-    completion.check_channel(data[0])
-    for value, now, mask, refusal in (
-            (data[1], ACCESS[0], 0x07, _CODE.ACCESS_MODE_NOT_SUPPORTED),
-            (data[1], ACCESS[0], 0x38, _CODE.READ_ONLY),
-            (data[2], ACCESS[1], 0x0f, _CODE.READ_ONLY)):
-        action = value >> 6
-        if action == _RESERVED:
+    @group.command(0x40, 'Set Channel Access', _LEVEL.ADMINISTRATOR, 3)
+    def set_access(self, session: channel.Session, data: bytes) -> None:
+        """Set Channel Access (22.22): accept only what is set already."""
+        completion.check_channel(data[0])
+        for value, now, mask, refusal in (
+                (data[1], ACCESS[0], 0x07, _CODE.ACCESS_MODE_NOT_SUPPORTED),
+                (data[1], ACCESS[0], 0x38, _CODE.READ_ONLY),
+                (data[2], ACCESS[1], 0x0f, _CODE.READ_ONLY)):
+            action = value >> 6
+            if action == _RESERVED:
+                raise completion.RequestError(_CODE.INVALID_FIELD)
+            if action != _KEEP and value & mask != now & mask:
+                raise completion.RequestError(refusal)
+
+    @group.command(0x41, 'Get Channel Access', _LEVEL.USER, 2)
+    def get_access(self, session: channel.Session, data: bytes) -> bytes:
+        """Get Channel Access (22.23): stored settings are the present."""
+        completion.check_channel(data[0])
+        if data[1] >> 6 in (_KEEP, _RESERVED):
             raise completion.RequestError(_CODE.INVALID_FIELD)
-        if action != _KEEP and value & mask != now & mask:
-            raise completion.RequestError(refusal)
+        return ACCESS
 
+    @group.command(0x56, 'Set Channel Security Keys', _LEVEL.ADMINISTRATOR,
+                   3)
+    def set_security_keys(self, session: channel.Session,
+                          data: bytes) -> bytes:
+        """Set Channel Security Keys (22.25): K_R and K_G are not used.
 
-def get_channel_access(session: channel.Session, data: bytes) -> bytes:
-    """Get Channel Access (22.23): present and stored settings are equal."""
-    completion.check_channel(data[0])
-    if data[1] >> 6 in (_KEEP, _RESERVED):
-        raise completion.RequestError(_CODE.INVALID_FIELD)
-    return ACCESS
+        Sessions are authenticated by the users' passwords alone, so both keys
+        are locked and have no value.
+        """
+        completion.check_channel(data[0])
+        operation = data[1] & 3
+        if operation == _RESERVED or data[2] not in _KEYS:
+            raise completion.RequestError(_CODE.INVALID_FIELD)
+        if operation == _SET_KEY:
+            raise completion.RequestError(_CODE.KEY_LOCKED)
+        return bytes((_LOCKED,))
 
-
-def set_channel_security_keys(session: channel.Session, data: bytes) -> bytes:
-    """Set Channel Security Keys (22.25): K_R and K_G are not used.
-
-    Sessions are authenticated by the users' passwords alone, so both keys are
-    locked and have no value.
-    """
-    completion.check_channel(data[0])
-    operation = data[1] & 3
-    if operation == _RESERVED or data[2] not in _KEYS:
-        raise completion.RequestError(_CODE.INVALID_FIELD)
-    if operation == _SET_KEY:
-        raise completion.RequestError(_CODE.KEY_LOCKED)
-    return bytes((_LOCKED,))
-
-
-class _Sessions:
-
-    def __init__(self, bmc: bmc.Bmc) -> None:
-        self._bmc = bmc
-
+    @group.command(0x42, 'Get Channel Info', _LEVEL.USER, 1)
     def get_channel_info(self, session: channel.Session, data: bytes) -> bytes:
         """Get Channel Info (22.24)."""
         completion.check_channel(data[0])
@@ -114,6 +99,7 @@ class _Sessions:
         return bytes((channel.CHANNEL, _MEDIUM_LAN, _PROTOCOL_IPMB,
                       _MULTI_SESSION | number)) + _VENDOR + bytes(2)
 
+    @group.command(0x3D, 'Get Session Info', _LEVEL.USER, 1)
     def get_session_info(self, session: channel.Session, data: bytes) -> bytes:
         """Get Session Info (22.20)."""
         active = self._bmc.server.active_sessions()

@@ -13,9 +13,9 @@ from sushy_kubevirt.machine import power_restore_policy
 from sushy_kubevirt.machine import power_state
 from vbmc_kubevirt import bmc
 from vbmc_kubevirt.commands import completion
+from vbmc_kubevirt.commands import group
 from vbmc_kubevirt.ipmi import channel
 from vbmc_kubevirt.ipmi import constants
-from vbmc_kubevirt.ipmi import server
 from vbmc_kubevirt.ipmi import timer
 from vbmc_kubevirt import restart_cause
 
@@ -80,48 +80,6 @@ _MINUTES_PER_COUNT = 1
 _LEVEL = constants.Privilege
 
 
-def commands(bmc: bmc.Bmc) -> dict[channel.Code, server.Command]:
-    """Return the commands of this module."""
-    chassis = _Chassis(bmc)
-    return {
-        (constants.CHASSIS, 0x00): server.Command(
-            'Get Chassis Capabilities', chassis.get_capabilities,
-            _LEVEL.USER, inline=True),
-        (constants.CHASSIS, 0x01): server.Command(
-            'Get Chassis Status',
-            bmc.map_errors(chassis.get_chassis_status), _LEVEL.USER),
-        (constants.CHASSIS, 0x02): server.Command(
-            'Chassis Control',
-            bmc.map_errors(chassis.chassis_control), _LEVEL.OPERATOR,
-            min_length=1, modifies=True, begun=chassis.control_begun),
-        (constants.CHASSIS, 0x04): server.Command(
-            'Chassis Identify', bmc.map_errors(chassis.identify),
-            _LEVEL.OPERATOR, modifies=True),
-        (constants.CHASSIS, 0x05): server.Command(
-            'Set Chassis Capabilities',
-            completion.without_machine(chassis.set_capabilities),
-            _LEVEL.ADMINISTRATOR, min_length=5, inline=True),
-        (constants.CHASSIS, 0x06): server.Command(
-            'Set Power Restore Policy',
-            bmc.map_errors(chassis.set_restore_policy), _LEVEL.OPERATOR,
-            min_length=1, modifies=True),
-        (constants.CHASSIS, 0x07): server.Command(
-            'Get System Restart Cause',
-            bmc.map_errors(chassis.get_restart_cause), _LEVEL.USER),
-        (constants.CHASSIS, 0x0A): server.Command(
-            'Set Front Panel Button Enables',
-            completion.without_machine(_accept_zero), _LEVEL.ADMINISTRATOR,
-            min_length=1, inline=True),
-        (constants.CHASSIS, 0x0B): server.Command(
-            'Set Power Cycle Interval',
-            completion.without_machine(_accept_zero), _LEVEL.ADMINISTRATOR,
-            min_length=1, inline=True),
-        (constants.CHASSIS, 0x0F): server.Command(
-            'Get POH Counter', bmc.map_errors(chassis.get_poh_counter),
-            _LEVEL.USER),
-    }
-
-
 def drive_fault(machine: machine.Machine) -> bool:
     """Return whether an I/O error of its storage has paused a guest."""
     impairment = machine.impairment()
@@ -129,20 +87,13 @@ def drive_fault(machine: machine.Machine) -> bool:
             and impairment.reason == power_state.IO_ERROR)
 
 
-def _accept_zero(session: channel.Session, data: bytes) -> None:
-    """Set Front Panel Button Enables (28.6), Set Power Cycle Interval (28.9).
+class Chassis(group.Group):
+    """Commands about the chassis."""
 
-    A VM has no buttons to disable, and KubeVirt no interval: only "all
-    enabled" and "no interval" are accepted.
-    """
-    if data[0]:
-        raise completion.RequestError(constants.Completion.INVALID_FIELD)
-
-
-class _Chassis:
+    netfn = constants.CHASSIS
 
     def __init__(self, bmc: bmc.Bmc) -> None:
-        self._bmc = bmc
+        super().__init__(bmc)
         # Ends a timed identify; None before the first one.
         self._identify_timer: timer.Timer | None = None
         # What it was made from, and its bytes.
@@ -150,15 +101,31 @@ class _Chassis:
         # The uid of the VMI before the last control.
         self._controlled: str | None = None
 
-    def get_capabilities(self, session: channel.Session,
-                         data: bytes) -> channel.Response:
-        return constants.Completion.OK, CAPABILITIES
+    @group.command(0x00, 'Get Chassis Capabilities', _LEVEL.USER, inline=True)
+    def get_capabilities(self, session: channel.Session, data: bytes) -> bytes:
+        return CAPABILITIES
 
+    @group.command(0x05, 'Set Chassis Capabilities', _LEVEL.ADMINISTRATOR, 5,
+                   inline=True)
     def set_capabilities(self, session: channel.Session, data: bytes) -> None:
         """Set Chassis Capabilities (28.7): accept only what they are."""
         if data[:5] != CAPABILITIES:
             raise completion.RequestError(constants.Completion.INVALID_FIELD)
 
+    @group.command(0x0A, 'Set Front Panel Button Enables',
+                   _LEVEL.ADMINISTRATOR, 1, inline=True)
+    @group.command(0x0B, 'Set Power Cycle Interval', _LEVEL.ADMINISTRATOR, 1,
+                   inline=True)
+    def accept_zero(self, session: channel.Session, data: bytes) -> None:
+        """Set Front Panel Button Enables, Set Power Cycle Interval (28.6, 9).
+
+        A VM has no buttons to disable, and KubeVirt no interval: only "all
+        enabled" and "no interval" are accepted.
+        """
+        if data[0]:
+            raise completion.RequestError(constants.Completion.INVALID_FIELD)
+
+    @group.command(0x04, 'Chassis Identify', _LEVEL.OPERATOR, modifies=True)
     def identify(self, session: channel.Session, data: bytes) -> None:
         """Chassis Identify (28.5): Redfish's indicator LED."""
         seconds = data[0] if data else IDENTIFY_SECONDS
@@ -197,6 +164,7 @@ class _Chassis:
             return 0
         return _IDENTIFY_TIMED if self._identify_timer else _IDENTIFY_ON
 
+    @group.command(0x07, 'Get System Restart Cause', _LEVEL.USER)
     def get_restart_cause(self, session: channel.Session,
                           data: bytes) -> bytes:
         """Get System Restart Cause (28.11)."""
@@ -204,6 +172,7 @@ class _Chassis:
         cause = self._bmc.restart_cause.of(vmi)
         return bytes((cause, channel.CHANNEL if cause else 0))
 
+    @group.command(0x0F, 'Get POH Counter', _LEVEL.USER)
     def get_poh_counter(self, session: channel.Session, data: bytes) -> bytes:
         """Get POH Counter (28.14): minutes of the present run.
 
@@ -217,6 +186,7 @@ class _Chassis:
             minutes = max(int(run.total_seconds()) // 60, 0)
         return bytes((_MINUTES_PER_COUNT,)) + minutes.to_bytes(4, 'little')
 
+    @group.command(0x01, 'Get Chassis Status', _LEVEL.USER)
     def get_chassis_status(self, session: channel.Session,
                            data: bytes) -> bytes:
         """Get Chassis Status (28.2), which clients poll."""
@@ -240,6 +210,17 @@ class _Chassis:
         # The last byte: no button is, or can be, disabled.
         return bytes((state, 0, more, 0))
 
+    def control_begun(self, session: channel.Session, data: bytes) -> bool:
+        """Return whether the cluster shows the effect of `chassis_control`.
+
+        The response to Chassis Control (28.3) does not wait for the end of
+        what it has begun.
+        """
+        return self._bmc.machine().shows(
+            CHASSIS_CONTROL[data[0] & 0x0f], self._controlled)
+
+    @group.command(0x02, 'Chassis Control', _LEVEL.OPERATOR, 1,
+                   modifies=True, begun=control_begun)
     def chassis_control(self, session: channel.Session, data: bytes) -> None:
         reset_type = CHASSIS_CONTROL.get(data[0] & 0x0f)
         if reset_type is None:
@@ -253,15 +234,8 @@ class _Chassis:
             machine.reset(reset_type, restart_powers_on=False)
         LOG.info('%s: %s', self._bmc.name, reset_type.value)
 
-    def control_begun(self, session: channel.Session, data: bytes) -> bool:
-        """Return whether the cluster shows the effect of `chassis_control`.
-
-        The response to Chassis Control (28.3) does not wait for the end of
-        what it has begun.
-        """
-        return self._bmc.machine().shows(
-            CHASSIS_CONTROL[data[0] & 0x0f], self._controlled)
-
+    @group.command(0x06, 'Set Power Restore Policy', _LEVEL.OPERATOR, 1,
+                   modifies=True)
     def set_restore_policy(self, session: channel.Session,
                            data: bytes) -> bytes:
         """Set Power Restore Policy (section 28.8)."""

@@ -47,16 +47,6 @@ def code_of(error: errors.MachineError) -> constants.Completion:
                 if isinstance(error, kind))
 
 
-def without_machine(handle: Handle) -> channel.Handler:
-    """Wrap an inline handler that does not use the machine."""
-    def wrapper(session: channel.Session, data: bytes) -> channel.Response:
-        try:
-            return constants.Completion.OK, handle(session, data) or b''
-        except RequestError as exc:
-            return exc.code, b''
-    return wrapper
-
-
 def check_channel(number: int) -> None:
     """Raise `RequestError` unless a channel is the LAN channel.
 

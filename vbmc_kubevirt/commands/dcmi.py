@@ -14,10 +14,10 @@ import struct
 from sushy_kubevirt.bmc import event_log
 from vbmc_kubevirt import bmc
 from vbmc_kubevirt.commands import completion
+from vbmc_kubevirt.commands import group
 from vbmc_kubevirt.commands import parts
 from vbmc_kubevirt.ipmi import channel
 from vbmc_kubevirt.ipmi import constants
-from vbmc_kubevirt.ipmi import server
 
 _LEVEL = constants.Privilege
 _CODE = constants.Completion
@@ -57,35 +57,6 @@ TAG_MAX, IDENTIFIER_MAX, PART_MAX = 63, 63, 16
 
 # Byte order mark: the asset tag is UTF-8 (section 6.4.2).
 _BOM = b'\xef\xbb\xbf'
-
-
-def commands(bmc: bmc.Bmc) -> dict[channel.Code, server.Command]:
-    """Return the commands of this module."""
-    dcmi = _Dcmi(bmc)
-    return {(constants.GROUP_EXTENSION, number): server.Command(
-        name, _extended(bmc.map_errors(handle)), level, min_length=length,
-        modifies=modifies)
-        for number, name, handle, level, length, modifies in (
-            (0x01, 'Get DCMI Capabilities Info', dcmi.get_capabilities,
-             _LEVEL.USER, 2, False),
-            (0x06, 'Get Asset Tag', dcmi.get_asset_tag, _LEVEL.USER, 3,
-             False),
-            (0x08, 'Set Asset Tag', dcmi.set_asset_tag, _LEVEL.OPERATOR, 3,
-             True),
-            (0x09, 'Get Management Controller Identifier String',
-             dcmi.get_identifier, _LEVEL.USER, 3, False),
-            (0x0A, 'Set Management Controller Identifier String',
-             dcmi.set_identifier, _LEVEL.ADMINISTRATOR, 3, True))}
-
-
-def _extended(handle: channel.Handler) -> channel.Handler:
-    """Check the group extension of requests and add it to responses."""
-    def wrapper(session: channel.Session, data: bytes) -> channel.Response:
-        if data[0] != GROUP:
-            return _CODE.INVALID_COMMAND, bytes((data[0],))
-        code, answer = handle(session, data[1:])
-        return code, bytes((GROUP,)) + answer
-    return wrapper
 
 
 def _part(text: bytes, data: bytes) -> bytes:
@@ -135,24 +106,43 @@ def _cut(text: str, most: int) -> bytes:
     return text.encode()[:most].decode(errors='ignore').encode()
 
 
-class _Dcmi:
+class Dcmi(group.Group):
+    """Commands of DCMI."""
+
+    netfn = constants.GROUP_EXTENSION
 
     def __init__(self, bmc: bmc.Bmc) -> None:
-        self._bmc = bmc
+        super().__init__(bmc)
         self._tag, self._identifier = parts.Writer(), parts.Writer()
 
+    def _wrap(self, handle: completion.Handle,
+              inline: bool) -> channel.Handler:
+        """Check the group extension of requests and add it to responses."""
+        wrapped = super()._wrap(handle, inline)
+
+        def wrapper(session: channel.Session, data: bytes
+                    ) -> channel.Response:
+            if data[0] != GROUP:
+                return _CODE.INVALID_COMMAND, bytes((data[0],))
+            code, answer = wrapped(session, data[1:])
+            return code, bytes((GROUP,)) + answer
+        return wrapper
+
+    @group.command(0x01, 'Get DCMI Capabilities Info', _LEVEL.USER, 2)
     def get_capabilities(self, session: channel.Session, data: bytes) -> bytes:
         """Get DCMI Capabilities Info (6.1)."""
         if data[0] not in CAPABILITIES:
             raise completion.RequestError(_CODE.INVALID_FIELD)
         return _VERSION + bytes((_REVISION,)) + CAPABILITIES[data[0]]
 
+    @group.command(0x06, 'Get Asset Tag', _LEVEL.USER, 3)
     def get_asset_tag(self, session: channel.Session, data: bytes) -> bytes:
         """Get Asset Tag (6.4.1): Redfish's ``AssetTag``, up to 63 bytes."""
         tag = parts.printable(self._bmc.machine().asset_tag())
         mark = b'' if tag.isascii() else _BOM
         return _part(mark + _cut(tag, TAG_MAX - len(mark)), data)
 
+    @group.command(0x08, 'Set Asset Tag', _LEVEL.OPERATOR, 3, modifies=True)
     def set_asset_tag(self, session: channel.Session, data: bytes) -> bytes:
         """Set Asset Tag (6.4.2). Each part is applied at once.
 
@@ -163,6 +153,8 @@ class _Dcmi:
             _decode(text.removeprefix(_BOM).rstrip(b'\0')))
         return bytes((len(text),))
 
+    @group.command(0x09, 'Get Management Controller Identifier String',
+                   _LEVEL.USER, 3)
     def get_identifier(self, session: channel.Session, data: bytes) -> bytes:
         """Get Management Controller Identifier String (6.6).
 
@@ -173,6 +165,8 @@ class _Dcmi:
         return _part(_cut(parts.printable(name), IDENTIFIER_MAX) + b'\0',
                      data)
 
+    @group.command(0x0A, 'Set Management Controller Identifier String',
+                   _LEVEL.ADMINISTRATOR, 3, modifies=True)
     def set_identifier(self, session: channel.Session, data: bytes) -> bytes:
         """Set Management Controller Identifier String (6.7).
 

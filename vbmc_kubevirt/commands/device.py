@@ -8,12 +8,11 @@ import re
 
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.machine import power_state
-from vbmc_kubevirt import bmc
 from vbmc_kubevirt.commands import completion
+from vbmc_kubevirt.commands import group
 from vbmc_kubevirt.commands import sdr
 from vbmc_kubevirt.ipmi import channel
 from vbmc_kubevirt.ipmi import constants
-from vbmc_kubevirt.ipmi import server
 
 _LEVEL = constants.Privilege
 
@@ -42,38 +41,6 @@ GLOBAL_ENABLES = 0x08
 _VERSION = re.compile(r'(\d+)(?:\.(\d+))?(?:\.(\d+))?(?:.*?\.dev(\d+))?')
 
 
-def commands(bmc: bmc.Bmc) -> dict[channel.Code, server.Command]:
-    """Return the commands of this module."""
-    device = _Device(bmc)
-    return {
-        (constants.APPLICATION, 0x01): server.Command(
-            'Get Device ID', device.get_device_id, _LEVEL.USER, inline=True),
-        (constants.APPLICATION, 0x02): server.Command(
-            'Cold Reset', device.cold_reset, _LEVEL.ADMINISTRATOR,
-            inline=True),
-        (constants.APPLICATION, 0x03): server.Command(
-            'Warm Reset', device.warm_reset, _LEVEL.ADMINISTRATOR,
-            inline=True),
-        (constants.APPLICATION, 0x04): server.Command(
-            'Get Self Test Results',
-            bmc.map_errors(device.get_self_test_results), _LEVEL.USER),
-        (constants.APPLICATION, 0x06): server.Command(
-            'Set ACPI Power State', bmc.map_errors(device.set_acpi_state),
-            _LEVEL.ADMINISTRATOR, min_length=2),
-        (constants.APPLICATION, 0x07): server.Command(
-            'Get ACPI Power State', bmc.map_errors(device.get_acpi_state),
-            _LEVEL.USER),
-        (constants.APPLICATION, 0x08): server.Command(
-            'Get Device GUID', bmc.map_errors(device.get_guid), _LEVEL.USER),
-        (constants.APPLICATION, 0x2F): server.Command(
-            'Get BMC Global Enables', device.get_global_enables, _LEVEL.USER,
-            inline=True),
-        (constants.APPLICATION, 0x37): server.Command(
-            'Get System GUID', bmc.map_errors(device.get_guid),
-            _LEVEL.CALLBACK),
-    }
-
-
 @functools.cache
 def firmware_revision(version: str) -> tuple[int, int, bytes]:
     """Encode a version as Get Device ID does (table 20-2).
@@ -92,15 +59,16 @@ def firmware_revision(version: str) -> tuple[int, int, bytes]:
     return major & 0x7f, minor[0], patch + b'\0' + development
 
 
-class _Device:
+class Device(group.Group):
+    """Commands about the device."""
 
-    def __init__(self, bmc: bmc.Bmc) -> None:
-        self._bmc = bmc
+    netfn = constants.APPLICATION
 
+    @group.command(0x01, 'Get Device ID', _LEVEL.USER, inline=True)
     def get_device_id(self, session: channel.Session,
-                      data: bytes) -> channel.Response:
+                      data: bytes) -> bytes:
         major, minor, auxiliary = firmware_revision(self._bmc.version)
-        return constants.Completion.OK, bytes((
+        return bytes((
             0,                        # device id: unspecified
             0,                        # no device SDRs; device revision 0
             major,                    # normal operation
@@ -110,18 +78,17 @@ class _Device:
             0, 0, 0,                  # manufacturer: unspecified
             0, 0)) + auxiliary        # product: unspecified
 
-    def cold_reset(self, session: channel.Session,
-                   data: bytes) -> channel.Response:
+    @group.command(0x02, 'Cold Reset', _LEVEL.ADMINISTRATOR, inline=True)
+    def cold_reset(self, session: channel.Session, data: bytes) -> None:
         """End all sessions and release "set in progress" (section 20.2)."""
         self._bmc.reset(session)
-        return constants.Completion.OK, b''
 
-    def warm_reset(self, session: channel.Session,
-                   data: bytes) -> channel.Response:
+    @group.command(0x03, 'Warm Reset', _LEVEL.ADMINISTRATOR, inline=True)
+    def warm_reset(self, session: channel.Session, data: bytes) -> None:
         """Release "set in progress"; sessions continue (section 20.3)."""
         self._bmc.warm_reset()
-        return constants.Completion.OK, b''
 
+    @group.command(0x04, 'Get Self Test Results', _LEVEL.USER)
     def get_self_test_results(self, session: channel.Session,
                               data: bytes) -> bytes:
         """Test whether the VM can be read (section 20.4)."""
@@ -132,6 +99,7 @@ class _Device:
             return _INACCESSIBLE
         return _PASSED
 
+    @group.command(0x06, 'Set ACPI Power State', _LEVEL.ADMINISTRATOR, 2)
     def set_acpi_state(self, session: channel.Session, data: bytes) -> None:
         """Accept "no change" only: KubeVirt tells the state (20.6)."""
         for state in data[:2]:
@@ -139,14 +107,18 @@ class _Device:
                 raise completion.RequestError(
                     constants.Completion.INVALID_FIELD)
 
+    @group.command(0x07, 'Get ACPI Power State', _LEVEL.USER)
     def get_acpi_state(self, session: channel.Session, data: bytes) -> bytes:
         state = self._bmc.machine().power_state()
         return bytes((ACPI_STATES.get(state, _UNKNOWN), _D0))
 
+    @group.command(0x2F, 'Get BMC Global Enables', _LEVEL.USER, inline=True)
     def get_global_enables(self, session: channel.Session,
-                           data: bytes) -> channel.Response:
-        return constants.Completion.OK, bytes((GLOBAL_ENABLES,))
+                           data: bytes) -> bytes:
+        return bytes((GLOBAL_ENABLES,))
 
+    @group.command(0x08, 'Get Device GUID', _LEVEL.USER)
+    @group.command(0x37, 'Get System GUID', _LEVEL.CALLBACK)
     def get_guid(self, session: channel.Session, data: bytes) -> bytes:
         """Get Device GUID and Get System GUID (20.8, 22.14).
 

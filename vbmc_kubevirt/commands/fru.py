@@ -12,9 +12,9 @@ import typing
 from vbmc_kubevirt import bmc
 from vbmc_kubevirt.commands import completion
 from vbmc_kubevirt.commands import fru_image
+from vbmc_kubevirt.commands import group
 from vbmc_kubevirt.ipmi import channel
 from vbmc_kubevirt.ipmi import constants
-from vbmc_kubevirt.ipmi import server
 
 LOG = logging.getLogger(__name__)
 
@@ -29,22 +29,6 @@ WRITE_SECONDS = 30.0
 _LEVEL = constants.Privilege
 
 
-def commands(bmc: bmc.Bmc) -> dict[channel.Code, server.Command]:
-    """Return the commands of this module."""
-    fru = _Fru(bmc)
-    bmc.on_reset.append(fru.reset)
-    return {
-        (constants.STORAGE, 0x10): server.Command(
-            'Get FRU Inventory Area Info', bmc.map_errors(fru.info),
-            _LEVEL.USER, min_length=1),
-        (constants.STORAGE, 0x11): server.Command(
-            'Read FRU Data', bmc.map_errors(fru.read), _LEVEL.USER,
-            min_length=4),
-        (constants.STORAGE, 0x12): server.Command(
-            'Write FRU Data', bmc.map_errors(fru.write), _LEVEL.OPERATOR,
-            min_length=4, modifies=True)}
-
-
 class _Written(typing.NamedTuple):
     # An incomplete write, the period in which it was received, and its time.
     # A reset begins a new period; it must not wait for the lock, which a write
@@ -55,16 +39,19 @@ class _Written(typing.NamedTuple):
     image: bytes = b''
 
 
-class _Fru:
+class Fru(group.Group):
+    """Commands about the FRU device."""
+
+    netfn = constants.STORAGE
 
     def __init__(self, bmc: bmc.Bmc) -> None:
-        self._bmc = bmc
+        super().__init__(bmc)
         self._lock = threading.Lock()
         self._period = object()
         self._written = _Written()
 
-    def reset(self) -> None:
-        """Warm or cold reset: drop an incomplete write."""
+    def release(self) -> None:
+        """Drop an incomplete write."""
         self._period = object()
 
     def _image(self) -> bytes:
@@ -80,11 +67,13 @@ class _Fru:
         if offset > fru_image.SIZE:
             raise completion.RequestError(constants.Completion.OUT_OF_RANGE)
 
+    @group.command(0x10, 'Get FRU Inventory Area Info', _LEVEL.USER, 1)
     def info(self, session: channel.Session, data: bytes) -> bytes:
         """Get FRU Inventory Area Info (34.1): accessed by bytes."""
         self._check(data)
         return struct.pack('<HB', fru_image.SIZE, 0)
 
+    @group.command(0x11, 'Read FRU Data', _LEVEL.USER, 4)
     def read(self, session: channel.Session, data: bytes) -> bytes:
         """Read FRU Data (34.2)."""
         _, offset, count = struct.unpack_from('<BHB', data)
@@ -92,6 +81,7 @@ class _Fru:
         part = self._image()[offset:offset + count]
         return bytes((len(part),)) + part
 
+    @group.command(0x12, 'Write FRU Data', _LEVEL.OPERATOR, 4, modifies=True)
     def write(self, session: channel.Session, data: bytes) -> bytes:
         """Write FRU Data (34.3).
 

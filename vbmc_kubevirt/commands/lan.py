@@ -14,11 +14,11 @@ import socket
 from sushy_kubevirt.bmc import interfaces
 from vbmc_kubevirt import bmc
 from vbmc_kubevirt.commands import completion
+from vbmc_kubevirt.commands import group
 from vbmc_kubevirt.commands import set_in_progress
 from vbmc_kubevirt.ipmi import channel
 from vbmc_kubevirt.ipmi import constants
 from vbmc_kubevirt.ipmi import packet
-from vbmc_kubevirt.ipmi import server
 from vbmc_kubevirt.ipmi import session20
 
 _LEVEL = constants.Privilege
@@ -42,32 +42,19 @@ _ARP_RESPONSES = 0x02
 _SUITES_MAX = 16
 
 
-def commands(bmc: bmc.Bmc) -> dict[channel.Code, server.Command]:
-    """Return the commands of this module."""
-    lan = _Lan(bmc)
-    bmc.on_reset.append(lan.set_in_progress.release)
-    return {
-        (constants.TRANSPORT, 0x01): server.Command(
-            'Set LAN Configuration Parameters',
-            completion.without_machine(lan.set_parameter),
-            _LEVEL.ADMINISTRATOR, min_length=2, inline=True),
-        (constants.TRANSPORT, 0x02): server.Command(
-            'Get LAN Configuration Parameters',
-            completion.without_machine(lan.get_parameter),
-            _LEVEL.OPERATOR, min_length=4, inline=True),
-    }
+class Lan(set_in_progress.Parameters):
+    """Commands about the LAN configuration."""
 
-
-class _Lan:
+    netfn = constants.TRANSPORT
+    inline = True
 
     def __init__(self, bmc: bmc.Bmc) -> None:
-        self._bmc = bmc
-        self.set_in_progress = set_in_progress.SetInProgress()
+        super().__init__(bmc)
         # By number: returns the data.
         self._parameters: dict[
             int, abc.Callable[[channel.Session], bytes]] = {
             set_in_progress.PARAMETER:
-                lambda session: self.set_in_progress.data(),
+                lambda session: self.progress(),
             # Authentication types: support, enables for each of five levels.
             1: lambda session: self._authentication(),
             2: lambda session: 4 * self._authentication() + b'\0',
@@ -100,6 +87,8 @@ class _Lan:
             26: lambda session: bytes(6),
         }
 
+    @group.command(0x01, 'Set LAN Configuration Parameters',
+                   _LEVEL.ADMINISTRATOR, 2)
     def set_parameter(self, session: channel.Session, data: bytes) -> None:
         """Set LAN Configuration Parameters (23.1)."""
         self._check(data)
@@ -107,8 +96,10 @@ class _Lan:
             raise completion.RequestError(_CODE.READ_ONLY)
         if len(data) < 3:
             raise completion.RequestError(_CODE.LENGTH_INVALID)
-        self.set_in_progress.set(session, data[2])
+        self.set_progress(session, data[2])
 
+    @group.command(0x02, 'Get LAN Configuration Parameters', _LEVEL.OPERATOR,
+                   4)
     def get_parameter(self, session: channel.Session, data: bytes) -> bytes:
         """Get LAN Configuration Parameters (23.2)."""
         self._check(data)

@@ -16,9 +16,9 @@ import struct
 from sushy_kubevirt.machine import console
 from vbmc_kubevirt import bmc
 from vbmc_kubevirt.commands import completion
+from vbmc_kubevirt.commands import group
 from vbmc_kubevirt.ipmi import channel
 from vbmc_kubevirt.ipmi import constants
-from vbmc_kubevirt.ipmi import server
 from vbmc_kubevirt.ipmi import session20
 from vbmc_kubevirt.ipmi import sol
 
@@ -49,37 +49,14 @@ _NO_VLAN = 0xffff
 _LEVEL = constants.Privilege
 
 
-def commands(bmc: bmc.Bmc) -> dict[channel.Code, server.Command]:
-    """Return the commands of this module."""
-    payload = _Payload(bmc)
-    return {(constants.APPLICATION, number): server.Command(
-        name, completion.without_machine(handle), privilege,
-        min_length=length, inline=True)
-        for number, name, handle, privilege, length in (
-            (0x48, 'Activate Payload', payload.activate, _LEVEL.USER, 6),
-            (0x49, 'Deactivate Payload', payload.deactivate, _LEVEL.USER, 2),
-            (0x4A, 'Get Payload Activation Status', payload.status,
-             _LEVEL.USER, 1),
-            (0x4B, 'Get Payload Instance Info', payload.instance_info,
-             _LEVEL.USER, 2),
-            (0x4C, 'Set User Payload Access', payload.set_user_access,
-             _LEVEL.ADMINISTRATOR, 6),
-            (0x4D, 'Get User Payload Access', payload.get_user_access,
-             _LEVEL.OPERATOR, 2),
-            (0x4E, 'Get Channel Payload Support', payload.support,
-             _LEVEL.USER, 1),
-            (0x4F, 'Get Channel Payload Version', payload.version,
-             _LEVEL.USER, 2),
-            (0x50, 'Get Channel OEM Payload Info', payload.oem_info,
-             _LEVEL.USER, 7),
-            (0x55, 'Suspend/Resume Payload Encryption', payload.encryption,
-             _LEVEL.USER, 3))}
+class Payload(group.Group):
+    """Commands about payloads."""
 
-
-class _Payload:
+    netfn = constants.APPLICATION
+    inline = True
 
     def __init__(self, bmc: bmc.Bmc) -> None:
-        self._bmc = bmc
+        super().__init__(bmc)
         self._redirection: _Redirection | None = None
 
     @property
@@ -96,6 +73,7 @@ class _Payload:
         if session.privilege < self._bmc.sol.privilege:
             raise completion.RequestError(constants.Completion.ACCESS_DENIED)
 
+    @group.command(0x48, 'Activate Payload', _LEVEL.USER, 6)
     def activate(self, session: channel.Session, data: bytes) -> bytes:
         """Activate Payload (section 24.1)."""
         if not isinstance(session, session20.Session):
@@ -117,6 +95,7 @@ class _Payload:
         return struct.pack('<IHHHH', 0, sol.PAYLOAD_MAX, sol.PAYLOAD_MAX,
                            self._bmc.client_port, _NO_VLAN)
 
+    @group.command(0x49, 'Deactivate Payload', _LEVEL.USER, 2)
     def deactivate(self, session: channel.Session, data: bytes) -> None:
         """Deactivate Payload (section 24.2), also that of another session."""
         self._check_sol(session, data)
@@ -129,12 +108,14 @@ class _Payload:
             active.notice('Deactivated by another session.')
         active.sol.close(notify=taken)
 
+    @group.command(0x4A, 'Get Payload Activation Status', _LEVEL.USER, 1)
     def status(self, session: channel.Session, data: bytes) -> bytes:
         """Get Payload Activation Status (section 24.4)."""
         if data[0] & 0x3f != constants.Payload.SOL:
             raise completion.RequestError(constants.Completion.INVALID_FIELD)
         return struct.pack('<BH', INSTANCE, self._owner is not None)
 
+    @group.command(0x4B, 'Get Payload Instance Info', _LEVEL.USER, 2)
     def instance_info(self, session: channel.Session, data: bytes) -> bytes:
         """Get Payload Instance Info (section 24.5)."""
         if data[0] & 0x3f != constants.Payload.SOL or data[1] & 0x0f != (
@@ -153,11 +134,13 @@ class _Payload:
         return (slot.limit != constants.NO_ACCESS and slot.messaging
                 and slot.limit >= self._bmc.sol.privilege)
 
+    @group.command(0x4D, 'Get User Payload Access', _LEVEL.OPERATOR, 2)
     def get_user_access(self, session: channel.Session, data: bytes) -> bytes:
         """Get User Payload Access (section 24.7)."""
         completion.check_channel(data[0])
         return bytes((_SOL_BIT * self._has_access(data[1] & 0x3f), 0, 0, 0))
 
+    @group.command(0x4C, 'Set User Payload Access', _LEVEL.ADMINISTRATOR, 6)
     def set_user_access(self, session: channel.Session, data: bytes) -> None:
         """Set User Payload Access (section 24.6).
 
@@ -171,11 +154,13 @@ class _Payload:
         if data[2] and has_access == bool(data[1] >> 6):
             raise completion.RequestError(constants.Completion.WRONG_STATE)
 
+    @group.command(0x4E, 'Get Channel Payload Support', _LEVEL.USER, 1)
     def support(self, session: channel.Session, data: bytes) -> bytes:
         """Get Channel Payload Support (section 24.8)."""
         completion.check_channel(data[0])
         return bytes((_STANDARD_TYPES, 0, _SETUP_TYPES, 0, 0, 0, 0, 0))
 
+    @group.command(0x4F, 'Get Channel Payload Version', _LEVEL.USER, 2)
     def version(self, session: channel.Session, data: bytes) -> bytes:
         """Get Channel Payload Version (section 24.9)."""
         completion.check_channel(data[0])
@@ -184,12 +169,14 @@ class _Payload:
                 constants.Completion.PAYLOAD_NOT_AVAILABLE)
         return bytes((_VERSION,))
 
+    @group.command(0x50, 'Get Channel OEM Payload Info', _LEVEL.USER, 7)
     def oem_info(self, session: channel.Session, data: bytes) -> None:
         """Get Channel OEM Payload Info (section 24.10): there is none."""
         completion.check_channel(data[0])
         raise completion.RequestError(
             constants.Completion.PAYLOAD_NOT_AVAILABLE)
 
+    @group.command(0x55, 'Suspend/Resume Payload Encryption', _LEVEL.USER, 3)
     def encryption(self, session: channel.Session, data: bytes) -> None:
         """Suspend/Resume Payload Encryption (section 24.3).
 

@@ -12,12 +12,11 @@ import struct
 
 from vbmc_kubevirt import bmc
 from vbmc_kubevirt.commands import completion
+from vbmc_kubevirt.commands import group
 from vbmc_kubevirt.commands import reservation
-from vbmc_kubevirt.commands import sel_clock
 from vbmc_kubevirt.commands import sensor_table as table
 from vbmc_kubevirt.ipmi import channel
 from vbmc_kubevirt.ipmi import constants
-from vbmc_kubevirt.ipmi import server
 
 #: Version of the SDR command set: IPMI v1.5 and later (33.9).
 VERSION = 0x51
@@ -49,30 +48,6 @@ _CAPABILITIES = 0x42
 _DISCRETE = 0xC0
 
 _LEVEL = constants.Privilege
-
-_SET_TIME = 0x29
-
-
-def commands(bmc: bmc.Bmc) -> dict[channel.Code, server.Command]:
-    """Return the commands of this module."""
-    repository, clock = _Repository(), sel_clock.SelClock(bmc)
-    return {
-        (constants.STORAGE, code): server.Command(
-            name, bmc.map_errors(method), level, min_length=length,
-            modifies=code == _SET_TIME)
-        for code, name, method, level, length in (
-            (0x20, 'Get SDR Repository Info', repository.info, _LEVEL.USER,
-             0),
-            (0x21, 'Get SDR Repository Allocation Info',
-             repository.allocation, _LEVEL.USER, 0),
-            (0x22, 'Reserve SDR Repository', repository.reserve, _LEVEL.USER,
-             0),
-            (0x23, 'Get SDR', repository.get, _LEVEL.USER, 6),
-            (0x28, 'Get SDR Repository Time', clock.get, _LEVEL.USER, 0),
-            (_SET_TIME, 'Set SDR Repository Time', clock.set, _LEVEL.OPERATOR,
-             4),
-            (0x2C, 'Run Initialization Agent', repository.run_initialization,
-             _LEVEL.OPERATOR, 1))}
 
 
 @functools.cache
@@ -114,24 +89,32 @@ def _event_only(sensor: table.Sensor) -> tuple[int, bytes]:
         sensor.reading_type, 1, 0, 0, 0)) + _name(sensor.name)
 
 
-class _Repository:
+class Repository(group.Group):
+    """Commands about the SDR repository."""
 
-    def __init__(self) -> None:
+    netfn = constants.STORAGE
+
+    def __init__(self, bmc: bmc.Bmc) -> None:
+        super().__init__(bmc)
         self._reservations = reservation.Reservations()
 
+    @group.command(0x20, 'Get SDR Repository Info', _LEVEL.USER)
     def info(self, session: channel.Session, data: bytes) -> bytes:
         """Get SDR Repository Info (33.9): full, as nothing can be added."""
         return struct.pack('<BHHIIB', VERSION, len(records()), 0, CHANGED,
                            CHANGED, _OPERATIONS)
 
+    @group.command(0x21, 'Get SDR Repository Allocation Info', _LEVEL.USER)
     def allocation(self, session: channel.Session, data: bytes) -> bytes:
         """Get SDR Repository Allocation Info (33.10)."""
         return struct.pack('<HHHHB', len(records()), 64, 0, 0, 1)
 
+    @group.command(0x22, 'Reserve SDR Repository', _LEVEL.USER)
     def reserve(self, session: channel.Session, data: bytes) -> bytes:
         """Reserve SDR Repository (33.11)."""
         return self._reservations.reserve(session)
 
+    @group.command(0x23, 'Get SDR', _LEVEL.USER, 6)
     def get(self, session: channel.Session, data: bytes) -> bytes:
         """Get SDR (33.12)."""
         reserved, number, offset, count = struct.unpack_from('<HHBB', data)
@@ -145,6 +128,7 @@ class _Repository:
         return struct.pack('<H', following) + reservation.part(
             known[number - 1], offset, count)
 
+    @group.command(0x2C, 'Run Initialization Agent', _LEVEL.OPERATOR, 1)
     def run_initialization(self, session: channel.Session,
                            data: bytes) -> bytes:
         """Run Initialization Agent (33.21): always completed."""

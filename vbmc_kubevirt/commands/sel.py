@@ -22,12 +22,11 @@ from sushy_kubevirt.kube import errors
 from sushy_kubevirt.machine import machine
 from vbmc_kubevirt import bmc
 from vbmc_kubevirt.commands import completion
+from vbmc_kubevirt.commands import group
 from vbmc_kubevirt.commands import reservation
-from vbmc_kubevirt.commands import sel_clock
 from vbmc_kubevirt.commands import sel_records
 from vbmc_kubevirt.ipmi import channel
 from vbmc_kubevirt.ipmi import constants
-from vbmc_kubevirt.ipmi import server
 
 #: Version of the SEL command set: IPMI v1.5 and later (31.2).
 VERSION = 0x51
@@ -50,36 +49,6 @@ _COMPLETED = 0x01
 _CHANNEL_SHIFT = 12
 
 _LEVEL = constants.Privilege
-
-
-def commands(bmc: bmc.Bmc) -> dict[channel.Code, server.Command]:
-    """Return the commands of this module."""
-    sel, clock = _Sel(bmc), sel_clock.SelClock(bmc)
-    bmc.on_reset.append(sel.reset)
-    table = {
-        (constants.STORAGE, code): server.Command(
-            name, bmc.map_errors(method), level, min_length=length,
-            modifies=modifies)
-        for code, name, method, level, length, modifies in (
-            (0x40, 'Get SEL Info', sel.info, _LEVEL.USER, 0, False),
-            (0x41, 'Get SEL Allocation Info', sel.allocation, _LEVEL.USER, 0,
-             False),
-            (0x42, 'Reserve SEL', sel.reserve, _LEVEL.USER, 0, False),
-            (0x43, 'Get SEL Entry', sel.get, _LEVEL.USER, 6, False),
-            (0x44, 'Add SEL Entry', sel.add, _LEVEL.OPERATOR,
-             sel_records.SIZE, True),
-            (0x46, 'Delete SEL Entry', sel.delete, _LEVEL.OPERATOR, 4, True),
-            (0x47, 'Clear SEL', sel.clear, _LEVEL.OPERATOR, 6, True),
-            (0x48, 'Get SEL Time', clock.get, _LEVEL.USER, 0, False),
-            (0x49, 'Set SEL Time', clock.set, _LEVEL.OPERATOR, 4, True),
-            (0x5C, 'Get SEL Time UTC Offset', clock.get_utc_offset,
-             _LEVEL.USER, 0, False),
-            (0x5D, 'Set SEL Time UTC Offset', clock.set_utc_offset,
-             _LEVEL.OPERATOR, 2, True))}
-    table[constants.SENSOR, 0x02] = server.Command(
-        'Platform Event', bmc.map_errors(sel.platform_event),
-        _LEVEL.OPERATOR, min_length=7, modifies=True)
-    return table
 
 
 @dataclasses.dataclass(frozen=True)
@@ -112,10 +81,13 @@ class _Known(typing.NamedTuple):
     records: _Records | None = None
 
 
-class _Sel:
+class Sel(group.Group):
+    """Commands about the SEL."""
+
+    netfn = constants.STORAGE
 
     def __init__(self, bmc: bmc.Bmc) -> None:
-        self._bmc = bmc
+        super().__init__(bmc)
         self._reservations = reservation.Reservations()
         self._lock = threading.Lock()
         self._period = object()
@@ -124,8 +96,7 @@ class _Sel:
         self._erasing = threading.Lock()
         self._erased: float | None = None
 
-    def reset(self) -> None:
-        """Warm or cold reset."""
+    def release(self) -> None:
         self._reservations.cancel()
         self._period = object()
 
@@ -157,6 +128,7 @@ class _Sel:
                 self._erased = erased
                 self._reservations.cancel()
 
+    @group.command(0x40, 'Get SEL Info', _LEVEL.USER)
     def info(self, session: channel.Session, data: bytes) -> bytes:
         """Get SEL Info (31.2)."""
         records = self._read(FRESH_SECONDS)
@@ -166,18 +138,21 @@ class _Sel:
             sel_records.timestamp(records.added),
             sel_records.timestamp(records.erased), _OPERATIONS)
 
+    @group.command(0x41, 'Get SEL Allocation Info', _LEVEL.USER)
     def allocation(self, session: channel.Session, data: bytes) -> bytes:
         """Get SEL Allocation Info (31.3), in units of a record."""
         free = event_log.MAX_ENTRIES - len(self._read(FRESH_SECONDS).ids)
         return struct.pack('<HHHHB', event_log.MAX_ENTRIES, sel_records.SIZE,
                            free, free, 1)
 
+    @group.command(0x42, 'Reserve SEL', _LEVEL.USER)
     def reserve(self, session: channel.Session, data: bytes) -> bytes:
         """Reserve SEL (31.4)."""
         # Only a later erasure cancels it.
         self._notice_erasure(self._bmc.machine())
         return self._reservations.reserve(session)
 
+    @group.command(0x43, 'Get SEL Entry', _LEVEL.USER, 6)
     def get(self, session: channel.Session, data: bytes) -> bytes:
         """Get SEL Entry (31.5)."""
         reserved, number, offset, count = struct.unpack_from('<HHBB', data)
@@ -205,6 +180,8 @@ class _Sel:
             raise completion.RequestError(constants.Completion.NOT_PRESENT)
         return records, number
 
+    @group.command(0x44, 'Add SEL Entry', _LEVEL.OPERATOR, sel_records.SIZE,
+                   modifies=True)
     def add(self, session: channel.Session, data: bytes) -> bytes:
         """Add SEL Entry (31.6)."""
         raw = data[:sel_records.SIZE]
@@ -221,6 +198,8 @@ class _Sel:
         key = f'{name}/1'
         return struct.pack('<H', keys.get(key) or sel_records.id_of(key))
 
+    @group.command(0x02, 'Platform Event', _LEVEL.OPERATOR, 7,
+                   constants.SENSOR, modifies=True)
     def platform_event(self, session: channel.Session, data: bytes) -> None:
         """Platform Event (29.3): log an event of the client's.
 
@@ -249,6 +228,7 @@ class _Sel:
                 self._known = _Known(period, dataclasses.replace(
                     records, read_at=-math.inf))
 
+    @group.command(0x46, 'Delete SEL Entry', _LEVEL.OPERATOR, 4, modifies=True)
     def delete(self, session: channel.Session, data: bytes) -> bytes:
         """Delete SEL Entry (31.8)."""
         reserved, number = struct.unpack_from('<HH', data)
@@ -267,6 +247,7 @@ class _Sel:
         self._expire()
         return struct.pack('<H', number)
 
+    @group.command(0x47, 'Clear SEL', _LEVEL.OPERATOR, 6, modifies=True)
     def clear(self, session: channel.Session, data: bytes) -> bytes:
         """Clear SEL (31.9)."""
         reserved, word, action = struct.unpack_from('<H3sB', data)

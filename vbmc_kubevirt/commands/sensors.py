@@ -5,12 +5,11 @@ from __future__ import annotations
 
 import struct
 
-from vbmc_kubevirt import bmc
 from vbmc_kubevirt.commands import completion
+from vbmc_kubevirt.commands import group
 from vbmc_kubevirt.commands import sensor_table as table
 from vbmc_kubevirt.ipmi import channel
 from vbmc_kubevirt.ipmi import constants
-from vbmc_kubevirt.ipmi import server
 
 # Event messages and scanning are enabled (35.14 and 35.11).
 _ENABLED = 0xC0
@@ -21,39 +20,10 @@ _RESERVED = 0x8000
 _LEVEL = constants.Privilege
 
 
-def commands(bmc: bmc.Bmc) -> dict[channel.Code, server.Command]:
-    """Return the commands of this module."""
-    sensors = _Sensors(bmc)
-    return {
-        (constants.SENSOR, code): server.Command(
-            name, bmc.map_errors(method), level, min_length=length)
-        for code, name, method, level, length in (
-            (0x23, 'Get Sensor Reading Factors', sensors.not_numeric,
-             _LEVEL.USER, 2),
-            (0x24, 'Set Sensor Hysteresis', sensors.not_numeric,
-             _LEVEL.OPERATOR, 4),
-            (0x25, 'Get Sensor Hysteresis', sensors.not_numeric, _LEVEL.USER,
-             2),
-            (0x26, 'Set Sensor Threshold', sensors.not_numeric,
-             _LEVEL.OPERATOR, 8),
-            (0x27, 'Get Sensor Threshold', sensors.not_numeric, _LEVEL.USER,
-             1),
-            (0x28, 'Set Sensor Event Enable', sensors.set_event_enable,
-             _LEVEL.OPERATOR, 2),
-            (0x29, 'Get Sensor Event Enable', sensors.event_enable,
-             _LEVEL.USER, 1),
-            (0x2A, 'Re-arm Sensor Events', sensors.rearm, _LEVEL.OPERATOR, 2),
-            (0x2B, 'Get Sensor Event Status', sensors.event_status,
-             _LEVEL.USER, 1),
-            (0x2D, 'Get Sensor Reading', sensors.reading, _LEVEL.USER, 1),
-            (0x2E, 'Set Sensor Type', sensors.fixed, _LEVEL.OPERATOR, 3),
-            (0x2F, 'Get Sensor Type', sensors.type, _LEVEL.USER, 1))}
+class Sensors(group.Group):
+    """Commands about sensors."""
 
-
-class _Sensors:
-
-    def __init__(self, bmc: bmc.Bmc) -> None:
-        self._bmc = bmc
+    netfn = constants.SENSOR
 
     @staticmethod
     def _sensor(data: bytes) -> table.Sensor:
@@ -66,11 +36,13 @@ class _Sensors:
         read = self._sensor(data).read
         return table.bits(read(self._bmc)) if read else 0
 
+    @group.command(0x2D, 'Get Sensor Reading', _LEVEL.USER, 1)
     def reading(self, session: channel.Session, data: bytes) -> bytes:
         """Get Sensor Reading (35.14)."""
         return bytes((0, _ENABLED)) + struct.pack(
             '<H', _RESERVED | self._states(data))
 
+    @group.command(0x2B, 'Get Sensor Event Status', _LEVEL.USER, 1)
     def event_status(self, session: channel.Session, data: bytes) -> bytes:
         """Get Sensor Event Status (35.13): sensors rearm themselves, so it is
         that of the present states.
@@ -78,16 +50,19 @@ class _Sensors:
         return bytes((_ENABLED,)) + struct.pack(
             '<H', self._states(data)) + bytes(2)
 
+    @group.command(0x2F, 'Get Sensor Type', _LEVEL.USER, 1)
     def type(self, session: channel.Session, data: bytes) -> bytes:
         """Get Sensor Type (35.16)."""
         sensor = self._sensor(data)
         return bytes((sensor.type, sensor.reading_type))
 
+    @group.command(0x29, 'Get Sensor Event Enable', _LEVEL.USER, 1)
     def event_enable(self, session: channel.Session, data: bytes) -> bytes:
         """Get Sensor Event Enable (35.11): all events."""
         mask = table.bits(self._sensor(data).offsets)
         return bytes((_ENABLED,)) + struct.pack('<HH', mask, mask)
 
+    @group.command(0x28, 'Set Sensor Event Enable', _LEVEL.OPERATOR, 2)
     def set_event_enable(self, session: channel.Session, data: bytes) -> None:
         """Set Sensor Event Enable (35.10): accepted if nothing changes.
 
@@ -100,16 +75,23 @@ class _Sensors:
             raise completion.RequestError(
                 constants.Completion.ILLEGAL_FOR_SENSOR)
 
+    @group.command(0x2A, 'Re-arm Sensor Events', _LEVEL.OPERATOR, 2)
     def rearm(self, session: channel.Session, data: bytes) -> None:
         """Re-arm Sensor Events (35.12): sensors do it themselves."""
         self._sensor(data)
 
+    @group.command(0x2E, 'Set Sensor Type', _LEVEL.OPERATOR, 3)
     def fixed(self, session: channel.Session, data: bytes) -> None:
         """Set Sensor Type (35.15): the types are fixed."""
         self._sensor(data)
         raise completion.RequestError(
             constants.Completion.ILLEGAL_FOR_SENSOR)
 
+    @group.command(0x23, 'Get Sensor Reading Factors', _LEVEL.USER, 2)
+    @group.command(0x24, 'Set Sensor Hysteresis', _LEVEL.OPERATOR, 4)
+    @group.command(0x25, 'Get Sensor Hysteresis', _LEVEL.USER, 2)
+    @group.command(0x26, 'Set Sensor Threshold', _LEVEL.OPERATOR, 8)
+    @group.command(0x27, 'Get Sensor Threshold', _LEVEL.USER, 1)
     def not_numeric(self, session: channel.Session, data: bytes) -> None:
         """Thresholds, hysteresis and factors: no sensor has a number."""
         self._sensor(data)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The parameter "set in progress" of configuration parameters.
+"""Groups of parameters, of which the first is "set in progress".
 
 It lets one session at a time change a group of parameters (section 23.1; the
 same for SOL, section 26.2, and boot options, section 28.12).
@@ -7,11 +7,16 @@ same for SOL, section 26.2, and boot options, section 28.12).
 
 from __future__ import annotations
 
+import typing
 import weakref
 
 from vbmc_kubevirt.commands import completion
+from vbmc_kubevirt.commands import group
 from vbmc_kubevirt.ipmi import channel
 from vbmc_kubevirt.ipmi import constants
+
+if typing.TYPE_CHECKING:
+    from vbmc_kubevirt import bmc
 
 #: Number of the parameter in each group.
 PARAMETER = 0
@@ -19,17 +24,18 @@ PARAMETER = 0
 _COMPLETE, _IN_PROGRESS, _RESERVED = 0, 1, 3
 
 
-class SetInProgress:
-    """Who holds "set in progress" of one group of parameters."""
+class Parameters(group.Group):
+    """Commands that set and get parameters."""
 
-    def __init__(self) -> None:
+    def __init__(self, bmc: bmc.Bmc) -> None:
+        super().__init__(bmc)
         self._owner: weakref.ref[channel.Session] | None = None
 
     def release(self) -> None:
         """Set it to "set complete"."""
         self._owner = None
 
-    def set(self, session: channel.Session, value: int) -> None:
+    def set_progress(self, session: channel.Session, value: int) -> None:
         """Give it to one session, until that session ends.
 
         :param value: the parameter's data, a byte
@@ -47,7 +53,7 @@ class SetInProgress:
         elif value == _COMPLETE:
             self._owner = None
 
-    def data(self) -> bytes:
+    def progress(self) -> bytes:
         """Return the parameter's data."""
         return bytes((_IN_PROGRESS if self._holder() is not None
                       else _COMPLETE,))

@@ -5,24 +5,119 @@ from __future__ import annotations
 
 from vbmc_kubevirt import bmc
 from vbmc_kubevirt.commands import completion
+from vbmc_kubevirt.commands import group
+from vbmc_kubevirt.commands import set_in_progress
 from vbmc_kubevirt.ipmi import channel
 from vbmc_kubevirt.ipmi import constants
-from vbmc_kubevirt.ipmi import server
+from vbmc_kubevirt.ipmi import sol
 
-_LEVEL = constants.Privilege
+#: Parameters (table 26-5).
+(ENABLE, AUTHENTICATION, ACCUMULATE, RETRY, BIT_RATE, VOLATILE_BIT_RATE,
+ PAYLOAD_CHANNEL, PAYLOAD_PORT) = range(1, 9)
+
+#: Revision of the parameters: oldest and present revision are 1.
+_REVISION = 0x11
+_REVISION_ONLY = 0x80
+
+#: SOL authentication: encryption and authentication are always forced.
+_FORCED = 0xC0
+
+#: Privilege levels that can be required.
+_LEVELS = (constants.Privilege.USER, constants.Privilege.OPERATOR,
+           constants.Privilege.ADMINISTRATOR)
+
+#: Bit rates (table 26-5): that of the serial port, 9.6 to 115.2 kbit/s.
+_BIT_RATES = (0, *range(6, 11))
+
+#: Units of the parameters in seconds.
+_ACCUMULATE_UNIT, _RETRY_UNIT = 0.005, 0.01
 
 
-def commands(bmc: bmc.Bmc) -> dict[channel.Code, server.Command]:
-    """Return the commands of this module."""
-    parameters = bmc.sol
-    bmc.on_reset.append(parameters.set_in_progress.release)
-    return {
-        (constants.TRANSPORT, 0x21): server.Command(
-            'Set SOL Configuration Parameters',
-            completion.without_machine(parameters.set), _LEVEL.ADMINISTRATOR,
-            min_length=2, inline=True),
-        (constants.TRANSPORT, 0x22): server.Command(
-            'Get SOL Configuration Parameters',
-            completion.without_machine(parameters.get), _LEVEL.USER,
-            min_length=4, inline=True),
-    }
+class SolConfiguration(set_in_progress.Parameters):
+    """The parameters of one BMC. They last until its process ends.
+
+    A VM's serial port has no bit rate; those parameters have no effect.
+
+    :ivar enabled: whether SOL may be activated
+    :ivar privilege: needed to activate it
+    """
+
+    netfn = constants.TRANSPORT
+    inline = True
+
+    def __init__(self, bmc: bmc.Bmc) -> None:
+        super().__init__(bmc)
+        bmc.sol = self
+        self.enabled = True
+        self.privilege = constants.Privilege.OPERATOR
+        self.timing = sol.Timing()
+        self._bit_rates = {BIT_RATE: 0, VOLATILE_BIT_RATE: 0}
+
+    @group.command(0x22, 'Get SOL Configuration Parameters',
+                   constants.Privilege.USER, 4)
+    def get(self, session: channel.Session, data: bytes) -> bytes:
+        """Get SOL Configuration Parameters (section 26.3)."""
+        completion.check_channel(data[0])
+        if data[0] & _REVISION_ONLY:
+            return bytes((_REVISION,))
+        return bytes((_REVISION,)) + self._value(data[1])
+
+    def _value(self, parameter: int) -> bytes:
+        timing = self.timing
+        if parameter == set_in_progress.PARAMETER:
+            return self.progress()
+        if parameter == ENABLE:
+            return bytes((self.enabled,))
+        if parameter == AUTHENTICATION:
+            return bytes((_FORCED | self.privilege,))
+        if parameter == ACCUMULATE:
+            return bytes((round(timing.accumulate_seconds / _ACCUMULATE_UNIT),
+                          timing.send_threshold))
+        if parameter == RETRY:
+            return bytes((timing.retry_count,
+                          round(timing.retry_seconds / _RETRY_UNIT)))
+        if parameter in self._bit_rates:
+            return bytes((self._bit_rates[parameter],))
+        if parameter == PAYLOAD_CHANNEL:
+            return bytes((channel.CHANNEL,))
+        if parameter == PAYLOAD_PORT:
+            return self._bmc.client_port.to_bytes(2, 'little')
+        raise completion.RequestError(
+            constants.Completion.PARAMETER_NOT_SUPPORTED)
+
+    @group.command(0x21, 'Set SOL Configuration Parameters',
+                   constants.Privilege.ADMINISTRATOR, 2)
+    def set(self, session: channel.Session, data: bytes) -> None:
+        """Set SOL Configuration Parameters (section 26.2)."""
+        completion.check_channel(data[0])
+        parameter, values = data[1], data[2:]
+        if parameter in (PAYLOAD_CHANNEL, PAYLOAD_PORT):
+            raise completion.RequestError(constants.Completion.READ_ONLY)
+        if parameter > PAYLOAD_PORT:
+            raise completion.RequestError(
+                constants.Completion.PARAMETER_NOT_SUPPORTED)
+        if len(values) < (2 if parameter in (ACCUMULATE, RETRY) else 1):
+            raise completion.RequestError(constants.Completion.LENGTH_INVALID)
+        if parameter == set_in_progress.PARAMETER:
+            self.set_progress(session, values[0])
+        elif parameter == ENABLE:
+            self.enabled = bool(values[0] & 1)
+        elif parameter == AUTHENTICATION:
+            self._check(values[0] & _FORCED == _FORCED
+                        and values[0] & 0x0f in _LEVELS)
+            self.privilege = constants.Privilege(values[0] & 0x0f)
+        elif parameter == ACCUMULATE:
+            self._check(values[0] > 0 and values[1] > 0)
+            self.timing.accumulate_seconds = values[0] * _ACCUMULATE_UNIT
+            self.timing.send_threshold = values[1]
+        elif parameter == RETRY:
+            self.timing.retry_count = values[0] & 0x07
+            self.timing.retry_seconds = values[1] * _RETRY_UNIT
+        else:
+            self._check(values[0] & 0x0f in _BIT_RATES)
+            self._bit_rates[parameter] = values[0] & 0x0f
+
+    @staticmethod
+    def _check(valid: bool) -> None:
+        if not valid:
+            raise completion.RequestError(constants.Completion.INVALID_FIELD)

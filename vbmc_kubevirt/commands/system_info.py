@@ -9,14 +9,15 @@ from __future__ import annotations
 
 from collections import abc
 import dataclasses
+
 from sushy_kubevirt.machine import machine
 from vbmc_kubevirt import bmc
 from vbmc_kubevirt.commands import completion
+from vbmc_kubevirt.commands import group
 from vbmc_kubevirt.commands import parts
 from vbmc_kubevirt.commands import set_in_progress
 from vbmc_kubevirt.ipmi import channel
 from vbmc_kubevirt.ipmi import constants
-from vbmc_kubevirt.ipmi import server
 
 _LEVEL = constants.Privilege
 _CODE = constants.Completion
@@ -65,20 +66,6 @@ STRINGS = {
 }
 
 
-def commands(bmc: bmc.Bmc) -> dict[channel.Code, server.Command]:
-    """Return the commands of this module."""
-    info = _SystemInfo(bmc)
-    bmc.on_reset.append(info.set_in_progress.release)
-    return {
-        (constants.APPLICATION, 0x58): server.Command(
-            'Set System Info Parameters', bmc.map_errors(info.set_parameter),
-            _LEVEL.ADMINISTRATOR, min_length=1, modifies=True),
-        (constants.APPLICATION, 0x59): server.Command(
-            'Get System Info Parameters',
-            bmc.map_errors(info.get_parameter), _LEVEL.USER, min_length=4),
-    }
-
-
 def encode(text: str) -> bytes:
     """Encode a string with its head, encoding and length (table 22-16c)."""
     text = parts.printable(text)
@@ -108,16 +95,20 @@ def decode(data: bytes) -> str | None:
     return text
 
 
-class _SystemInfo:
+class SystemInfo(set_in_progress.Parameters):
+    """Commands about system info parameters."""
+
+    netfn = constants.APPLICATION
 
     def __init__(self, bmc: bmc.Bmc) -> None:
-        self._bmc = bmc
-        self.set_in_progress = set_in_progress.SetInProgress()
+        super().__init__(bmc)
         self._writers = {number: parts.Writer() for number in STRINGS}
         # Volatile strings: the run of the VM in which they were written, and
         # the text.
         self._volatile: dict[int, tuple[str, str]] = {}
 
+    @group.command(0x58, 'Set System Info Parameters', _LEVEL.ADMINISTRATOR, 1,
+                   modifies=True)
     def set_parameter(self, session: channel.Session, data: bytes) -> None:
         """Set System Info Parameters (22.14a).
 
@@ -128,7 +119,7 @@ class _SystemInfo:
         if len(data) < 2:
             raise completion.RequestError(_CODE.LENGTH_INVALID)
         if number == set_in_progress.PARAMETER:
-            self.set_in_progress.set(session, data[1])
+            self.set_progress(session, data[1])
             return
         string = STRINGS[number]
         if not (string.name or string.volatile):
@@ -148,6 +139,7 @@ class _SystemInfo:
         else:
             machine.set_system_info(string.name, text)
 
+    @group.command(0x59, 'Get System Info Parameters', _LEVEL.USER, 4)
     def get_parameter(self, session: channel.Session, data: bytes) -> bytes:
         """Get System Info Parameters (22.14b)."""
         self._check(data[1])
@@ -155,7 +147,7 @@ class _SystemInfo:
             # The revision alone.
             return bytes((REVISION,))
         if data[1] == set_in_progress.PARAMETER:
-            return bytes((REVISION,)) + self.set_in_progress.data()
+            return bytes((REVISION,)) + self.progress()
         if data[2] >= BLOCKS:
             raise completion.RequestError(_CODE.OUT_OF_RANGE)
         text = encode(self._text(data[1])).ljust(BLOCKS * _BLOCK, b'\0')

@@ -7,30 +7,30 @@ not as unknown.
 
 from __future__ import annotations
 
-from vbmc_kubevirt import bmc
+from vbmc_kubevirt.commands import group
 from vbmc_kubevirt.ipmi import channel
 from vbmc_kubevirt.ipmi import constants
-from vbmc_kubevirt.ipmi import server
 
-_COMMANDS = (
-    (constants.APPLICATION, 0x2E, 'Set BMC Global Enables'),
-    (constants.APPLICATION, 0x30, 'Clear Message Flags'),
-    (constants.APPLICATION, 0x31, 'Get Message Flags'),
-    (constants.APPLICATION, 0x32, 'Enable Message Channel Receive'),
-    (constants.APPLICATION, 0x33, 'Get Message'),
-    (constants.APPLICATION, 0x35, 'Read Event Message Buffer'),
-    (constants.TRANSPORT, 0x14, 'Set PPP UDP Proxy Transmit Data'),
-    (constants.TRANSPORT, 0x15, 'Get PPP UDP Proxy Transmit Data'),
-    (constants.TRANSPORT, 0x16, 'Send PPP UDP Proxy Packet'),
-    (constants.TRANSPORT, 0x17, 'Get PPP UDP Proxy Receive Data'),
-)
+_NEVER, _TRANSPORT = constants.NEVER, constants.TRANSPORT
 
 
-def _refuse(session: channel.Session, data: bytes) -> channel.Response:
-    return constants.Completion.ACCESS_DENIED, b''
+class SystemInterface(group.Group):
+    """Commands that are refused because of their privilege level."""
 
+    netfn = constants.APPLICATION
 
-def commands(bmc: bmc.Bmc) -> dict[channel.Code, server.Command]:
-    """Return the commands of this module."""
-    return {(netfn, number): server.Command(name, _refuse, constants.NEVER)
-            for netfn, number, name in _COMMANDS}
+    @group.command(0x2E, 'Set BMC Global Enables', _NEVER)
+    @group.command(0x30, 'Clear Message Flags', _NEVER)
+    @group.command(0x31, 'Get Message Flags', _NEVER)
+    @group.command(0x32, 'Enable Message Channel Receive', _NEVER)
+    @group.command(0x33, 'Get Message', _NEVER)
+    @group.command(0x35, 'Read Event Message Buffer', _NEVER)
+    @group.command(0x14, 'Set PPP UDP Proxy Transmit Data', _NEVER, 0,
+                   _TRANSPORT)
+    @group.command(0x15, 'Get PPP UDP Proxy Transmit Data', _NEVER, 0,
+                   _TRANSPORT)
+    @group.command(0x16, 'Send PPP UDP Proxy Packet', _NEVER, 0, _TRANSPORT)
+    @group.command(0x17, 'Get PPP UDP Proxy Receive Data', _NEVER, 0,
+                   _TRANSPORT)
+    def refuse(self, session: channel.Session, data: bytes) -> None:
+        """Do nothing: no session has the level."""

@@ -14,12 +14,11 @@ from __future__ import annotations
 import hmac
 import typing
 
-from vbmc_kubevirt import bmc
 from vbmc_kubevirt import bmc_users
 from vbmc_kubevirt.commands import completion
+from vbmc_kubevirt.commands import group
 from vbmc_kubevirt.ipmi import channel
 from vbmc_kubevirt.ipmi import constants
-from vbmc_kubevirt.ipmi import server
 
 _LEVEL = constants.Privilege
 
@@ -30,32 +29,10 @@ _NAME_SIZE, _PASSWORD_SIZES = constants.USERNAME_MAX, (16, 20)
 _DISABLE, _ENABLE, _SET, _TEST = range(4)
 
 
-def commands(bmc: bmc.Bmc) -> dict[channel.Code, server.Command]:
-    """Return the commands of this module."""
-    users = _Users(bmc)
-    return {
-        (constants.APPLICATION, 0x43): server.Command(
-            'Set User Access', bmc.map_errors(users.set_access),
-            _LEVEL.ADMINISTRATOR, min_length=3, modifies=True),
-        (constants.APPLICATION, 0x44): server.Command(
-            'Get User Access', bmc.map_errors(users.get_access),
-            _LEVEL.OPERATOR, min_length=2),
-        (constants.APPLICATION, 0x45): server.Command(
-            'Set User Name', bmc.map_errors(users.set_name),
-            _LEVEL.ADMINISTRATOR, min_length=1 + _NAME_SIZE, modifies=True),
-        (constants.APPLICATION, 0x46): server.Command(
-            'Get User Name', bmc.map_errors(users.get_name),
-            _LEVEL.OPERATOR, min_length=1),
-        (constants.APPLICATION, 0x47): server.Command(
-            'Set User Password', bmc.map_errors(users.set_password),
-            _LEVEL.ADMINISTRATOR, min_length=2, modifies=True),
-    }
+class Users(group.Group):
+    """Commands about users."""
 
-
-class _Users:
-
-    def __init__(self, bmc: bmc.Bmc) -> None:
-        self._bmc = bmc
+    netfn = constants.APPLICATION
 
     @property
     def _users(self) -> bmc_users.BmcUsers:
@@ -77,6 +54,7 @@ class _Users:
             raise completion.RequestError(constants.Completion.WRONG_STATE)
         self._users.change(slot, channel.user(session), **values)
 
+    @group.command(0x44, 'Get User Access', _LEVEL.OPERATOR, 2)
     def get_access(self, session: channel.Session, data: bytes) -> bytes:
         completion.check_channel(data[0])
         slot = self._slot(data[1])
@@ -89,6 +67,8 @@ class _Users:
             sum(other.fixed for other in slots),
             slot.messaging << 4 | slot.limit))
 
+    @group.command(0x43, 'Set User Access', _LEVEL.ADMINISTRATOR, 3,
+                   modifies=True)
     def set_access(self, session: channel.Session, data: bytes) -> None:
         """Set User Access.
 
@@ -120,9 +100,12 @@ class _Users:
         if values:
             self._change(session, slot, **values)
 
+    @group.command(0x46, 'Get User Name', _LEVEL.OPERATOR, 1)
     def get_name(self, session: channel.Session, data: bytes) -> bytes:
         return self._slot(data[0]).name.ljust(_NAME_SIZE, b'\0')
 
+    @group.command(0x45, 'Set User Name', _LEVEL.ADMINISTRATOR, 1 + _NAME_SIZE,
+                   modifies=True)
     def set_name(self, session: channel.Session, data: bytes) -> None:
         slot = self._slot(data[0], newest=True)
         name = data[1:].partition(b'\0')[0]
@@ -132,6 +115,8 @@ class _Users:
         elif name != slot.name:
             self._change(session, slot, name=_text(name))
 
+    @group.command(0x47, 'Set User Password', _LEVEL.ADMINISTRATOR, 2,
+                   modifies=True)
     def set_password(self, session: channel.Session, data: bytes) -> None:
         slot, operation = self._slot(data[0], newest=True), data[1] & 0x03
         size = _PASSWORD_SIZES[data[0] >> 7]

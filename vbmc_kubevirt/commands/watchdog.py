@@ -19,11 +19,11 @@ from sushy_kubevirt.machine import power_state
 from vbmc_kubevirt import bmc
 from vbmc_kubevirt.commands import chassis
 from vbmc_kubevirt.commands import completion
+from vbmc_kubevirt.commands import group
 from vbmc_kubevirt.commands import sel_records
 from vbmc_kubevirt.commands import sensor_table
 from vbmc_kubevirt.ipmi import channel
 from vbmc_kubevirt.ipmi import constants
-from vbmc_kubevirt.ipmi import server
 from vbmc_kubevirt.ipmi import timer
 from vbmc_kubevirt import restart_cause
 
@@ -48,22 +48,10 @@ _LEVEL = constants.Privilege
 _CODE = constants.Completion
 
 
-def commands(bmc: bmc.Bmc) -> dict[channel.Code, server.Command]:
-    """Return the commands of this module."""
-    watchdog = Watchdog(bmc)
-    bmc.on_reset.append(watchdog.stop)
-    bmc.watchdog_events = watchdog.events
-    return {(constants.APPLICATION, number): server.Command(
-        name, completion.without_machine(handle), level, min_length=length,
-        inline=True)
-        for number, name, handle, level, length in (
-            (0x22, 'Reset Watchdog Timer', watchdog.reset, _LEVEL.OPERATOR,
-             0),
-            (0x24, 'Set Watchdog Timer', watchdog.set, _LEVEL.OPERATOR, 6),
-            (0x25, 'Get Watchdog Timer', watchdog.get, _LEVEL.USER, 0))}
+class Watchdog(group.Group):
 
-
-class Watchdog:
+    netfn = constants.APPLICATION
+    inline = True
     """The watchdog timer of a BMC. Thread-safe.
 
     :param now: returns a monotonic time in seconds
@@ -71,7 +59,8 @@ class Watchdog:
 
     def __init__(self, bmc: bmc.Bmc,
                  now: abc.Callable[[], float] = time.monotonic) -> None:
-        self._bmc = bmc
+        super().__init__(bmc)
+        bmc.watchdog_events = self.events
         self._now = now
         self._lock = threading.RLock()
         # Data of the last Set Watchdog Timer; b'' before the first.
@@ -88,6 +77,7 @@ class Watchdog:
 
     # Commands (27.5 to 27.7)
 
+    @group.command(0x22, 'Reset Watchdog Timer', _LEVEL.OPERATOR)
     def reset(self, session: channel.Session, data: bytes) -> None:
         """Reset Watchdog Timer: start it, from the beginning."""
         with self._lock:
@@ -96,6 +86,7 @@ class Watchdog:
             self._notice_expiry()
             self._start()
 
+    @group.command(0x24, 'Set Watchdog Timer', _LEVEL.OPERATOR, 6)
     def set(self, session: channel.Session, data: bytes) -> None:
         """Set Watchdog Timer. There are no pre-timeout interrupts."""
         use, action, interrupt = data[0] & 7, data[1] & 7, data[1] >> 4 & 7
@@ -104,7 +95,7 @@ class Watchdog:
         with self._lock:
             self._notice_expiry()
             running = self._deadline is not None
-            self.stop()
+            self.release()
             self._settings = data[:6]
             self._flags &= ~data[3]
             if not self._flags:
@@ -112,6 +103,7 @@ class Watchdog:
             if running and data[0] & _DO_NOT_STOP:
                 self._start()
 
+    @group.command(0x25, 'Get Watchdog Timer', _LEVEL.USER)
     def get(self, session: channel.Session, data: bytes) -> bytes:
         """Get Watchdog Timer."""
         with self._lock:
@@ -126,7 +118,7 @@ class Watchdog:
                 settings[0] & ~_DO_NOT_STOP | started, settings[1],
                 settings[2], self._flags)) + settings[4:6] + left
 
-    def stop(self) -> None:
+    def release(self) -> None:
         """Stop the timer without an action."""
         with self._lock:
             self._deadline = None
@@ -149,7 +141,7 @@ class Watchdog:
     # Expiry
 
     def _start(self) -> None:
-        self.stop()
+        self.release()
         seconds = int.from_bytes(self._settings[4:6], 'little') / 10
         self._deadline = self._now() + seconds
         generation, settings = self._generation, self._settings

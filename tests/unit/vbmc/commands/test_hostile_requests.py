@@ -34,8 +34,9 @@ class HostileRequestsTest(bmc_case.BmcTestCase):
             f'e{number}', '', 1e9 + number, 'OK', '', '', '',
             event_registry.POWERED_ON.id, ()) for number in range(3))
         self.log.add.return_value = 'e0'
-        commands = [command for module in (sdr, sel, fru, sensors)
-                    for command in module.commands(self.bmc).values()]
+        commands = [command for group in (
+            sdr.Repository, sel.Sel, fru.Fru, sensors.Sensors)
+            for command in group(self.bmc).commands().values()]
         for _ in range(REQUESTS):
             command = chance.choice(commands)
             data = bytearray(chance.randbytes(
