@@ -48,7 +48,7 @@ class Option:
         return self.device.name
 
     @property
-    def class_(self) -> boot_order.Class:
+    def class_(self) -> boot_order.Target:
         """The device's class."""
         return self.device.class_
 
@@ -73,10 +73,10 @@ def order(vm: objects.VirtualMachine) -> tuple[str, ...]:
     tried = [option for option in offered if option.device.order is not None]
     if not tried:
         tried = [option for option in offered if option.class_ in (
-            boot_order.Class.HDD, boot_order.Class.USB)][:1]
+            boot_order.Target.HDD, boot_order.Target.USB)][:1]
     if not tried:
         tried = [option for option in offered
-                 if option.class_ is boot_order.Class.CD]
+                 if option.class_ is boot_order.Target.CD]
     return tuple(option.reference for option in tried)
 
 
@@ -91,22 +91,10 @@ def edit(state: vm_state.VmState, references: abc.Sequence[str] | None
         or if there is none
     """
     vm = state.vm
-    pending = boot_overrides.once(vm)
-    if pending is not None and boot_overrides.boot_started(state):
-        boot_overrides.remove_once(vm)
-        pending = None
-    terminate = boot_overrides.ends_at_reboot(vm)
-    boot_overrides.remove_once(vm)
-    continuous = boot_overrides.active_continuous(vm)
-    boot_overrides.remove_all(vm)
-    boot_overrides.remove_order(vm)
-    if references is not None:
-        boot_overrides.apply_order(vm, _chosen(vm, references))
-    if continuous is not None:
-        boot_overrides.apply_continuous(
-            vm, boot_order.Class(continuous['target']))
-    if pending is not None:
-        boot_overrides.reapply_once(vm, state.vmi, pending, terminate)
+    with boot_overrides.lifted(state):
+        boot_overrides.remove(vm, 'order')
+        if references is not None:
+            boot_overrides.apply_order(vm, _chosen(vm, references))
 
 
 def _chosen(vm: objects.VirtualMachine, references: abc.Sequence[str]
@@ -132,7 +120,7 @@ def _without_overrides(vm: objects.VirtualMachine) -> objects.VirtualMachine:
         # The usual case. A copy would cost more than everything else here.
         return vm
     vm = copy.deepcopy(vm)
-    boot_overrides.remove_all(vm)
+    boot_overrides.remove_overrides(vm)
     return vm
 
 
@@ -158,4 +146,4 @@ def _options(vm: objects.VirtualMachine) -> list[Option]:
     # The drive of HTTP boot exists only while its override does.
     return [Option(references[device.list][device.name], device)
             for device in devices if device.bootable
-            and device.class_ is not boot_order.Class.HTTP]
+            and device.class_ is not boot_order.Target.UEFI_HTTP]

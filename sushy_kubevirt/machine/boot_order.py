@@ -43,8 +43,13 @@ class Changes(typing.TypedDict, total=False):
     rebootPolicy: list[str | None]
 
 
-class Class(enum.Enum):
-    """Class of a boot device; the values are Redfish's boot targets."""
+class Target(enum.Enum):
+    """Redfish's ``BootSourceOverrideTarget``: the values a VM supports, and
+    the classes of boot devices.
+    """
+
+    NONE = 'None'
+    """No override: the VM's persistent boot order. No device has it."""
 
     PXE = 'Pxe'
     """A network interface."""
@@ -58,8 +63,8 @@ class Class(enum.Enum):
     USB = 'Usb'
     """A disk on the USB bus, such as a USB stick with a virtual medium."""
 
-    HTTP = 'UefiHttp'
-    """The CD-ROM with the image of HTTP boot."""
+    UEFI_HTTP = 'UefiHttp'
+    """The separate CD-ROM with the image of ``HttpBootUri``."""
 
 
 #: Types of volumes that carry data for the guest. Their disks are not
@@ -99,15 +104,15 @@ class Device:
 
     list: List
     name: str
-    class_: Class
+    class_: Target
     order: int | None
     bootable: bool = True
     written: bool = True
     usb: bool = False
 
-    def is_a(self, class_: Class) -> bool:
-        """Return whether a boot target of this class means the device."""
-        return class_ is self.class_ or class_ is Class.USB and self.usb
+    def is_a(self, target: Target) -> bool:
+        """Return whether a boot target means the device."""
+        return target is self.class_ or target is Target.USB and self.usb
 
 
 def devices(template: objects.VirtualMachineInstanceTemplate) -> list[Device]:
@@ -135,7 +140,7 @@ def devices(template: objects.VirtualMachineInstanceTemplate) -> list[Device]:
     used |= {system['name'] for system in hardware.get('filesystems') or ()}
     for name, volume in sources.items():
         if name not in used and not _DATA_VOLUMES & volume.keys():
-            listed.append(Device('disks', name, Class.HDD, None,
+            listed.append(Device('disks', name, Target.HDD, None,
                                  written=False))
     domain = spec.get('domain') or {}
     # KubeVirt rejects a bootOrder on an interface of such a guest
@@ -149,10 +154,10 @@ def devices(template: objects.VirtualMachineInstanceTemplate) -> list[Device]:
         # state absent is being unplugged.
         if ('passtBinding' not in interface
                 and interface.get('state') != 'absent'):
-            listed.append(Device('interfaces', interface['name'], Class.PXE,
+            listed.append(Device('interfaces', interface['name'], Target.PXE,
                                  interface.get('bootOrder')))
     if not encrypted and lacks_interfaces(template):
-        listed.append(Device('interfaces', POD_INTERFACE, Class.PXE, None,
+        listed.append(Device('interfaces', POD_INTERFACE, Target.PXE, None,
                              written=False))
     # Sorting is stable: devices without a number keep their order.
     return sorted(listed, key=lambda device: (
@@ -168,19 +173,19 @@ def lacks_interfaces(template: objects.VirtualMachineInstanceTemplate
                 or hardware.get('autoattachPodInterface') is False)
 
 
-def _class(disk: objects.Disk, usb: bool) -> Class:
+def _class(disk: objects.Disk, usb: bool) -> Target:
     if 'cdrom' in disk:
-        return Class.HTTP if disk['name'] == HTTP_DRIVE else Class.CD
+        return Target.UEFI_HTTP if disk['name'] == HTTP_DRIVE else Target.CD
     if usb and disk['name'].startswith(USB_STICK):
-        return Class.USB
-    return Class.HDD
+        return Target.USB
+    return Target.HDD
 
 
 def classes(template: objects.VirtualMachineInstanceTemplate
-            ) -> tuple[Class, ...]:
+            ) -> tuple[Target, ...]:
     """Return the classes that the VM has a bootable device of."""
     present = [device for device in devices(template) if device.bootable]
-    return tuple(class_ for class_ in Class
+    return tuple(class_ for class_ in Target
                  if any(device.is_a(class_) for device in present))
 
 
@@ -188,29 +193,29 @@ def first(template: objects.VirtualMachineInstanceTemplate) -> Device | None:
     """Return the device that is tried first; None if no device has a number,
     in which case KubeVirt chooses.
     """
-    for device in devices(template):
-        if device.order is not None:
-            return device
-    return None
+    return next((device for device in devices(template)
+                 if device.order is not None), None)
 
 
-def unnumbered(template: objects.VirtualMachineInstanceTemplate
-               ) -> Class | None:
-    """Return the class that a guest boots from if no device has a number.
+def first_class(template: objects.VirtualMachineInstanceTemplate) -> Target:
+    """Return the class of the device that a guest tries first.
 
-    libvirt then takes the first disk (its ``<boot dev='hd'/>``, as KubeVirt's
-    converter sets none), and without one the firmware looks at CD-ROMs and the
-    network.
+    If no device has a number, libvirt takes the first disk (its ``<boot
+    dev='hd'/>``, as KubeVirt's converter sets none), and without one the
+    firmware looks at CD-ROMs and the network.
 
-    :returns: None if there is no such device
+    :returns: `Target.NONE` if there is no such device
     """
+    device = first(template)
+    if device is not None:
+        return device.class_
     present = classes(template)
-    return next((class_ for class_ in (Class.HDD, Class.CD, Class.PXE)
-                 if class_ in present), None)
+    return next((class_ for class_ in (Target.HDD, Target.CD, Target.PXE)
+                 if class_ in present), Target.NONE)
 
 
 def prioritize(template: objects.VirtualMachineInstanceTemplate,
-               class_: Class, media: abc.Container[str] = ()) -> Changes:
+               class_: Target, media: abc.Container[str] = ()) -> Changes:
     """Number the devices of one class first, then all others.
 
     Within both groups devices keep their present order, but drives with

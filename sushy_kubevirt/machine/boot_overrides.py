@@ -11,6 +11,7 @@ layers are applied and removed.
 
 from __future__ import annotations
 
+import contextlib
 import typing
 import uuid
 
@@ -30,7 +31,7 @@ if typing.TYPE_CHECKING:
 class Layer(typing.TypedDict, total=False):
     """A layer of the annotation, see `bmc_annotations`.
 
-    :ivar target: value of a `boot_order.Class`
+    :ivar target: value of a `boot_order.Target`, not that of ``NONE``
     :ivar mode: value of a `firmware.Mode`
     """
 
@@ -52,12 +53,13 @@ class _Layers(typing.TypedDict, total=False):
 
 TERMINATE = 'Terminate'
 
-_TARGETS = tuple(class_.value for class_ in boot_order.Class)
+_TARGETS = tuple(target.value for target in boot_order.Target
+                 if target is not boot_order.Target.NONE)
 _MODES = tuple(mode.value for mode in firmware.Mode)
 
 #: Classes of devices that a VM may have only while a medium is inserted.
-_REMOVABLE_CLASSES = (boot_order.Class.CD, boot_order.Class.USB,
-                      boot_order.Class.HTTP)
+_REMOVABLE_CLASSES = (boot_order.Target.CD, boot_order.Target.USB,
+                      boot_order.Target.UEFI_HTTP)
 
 
 def once(vm: objects.VirtualMachine) -> Layer | None:
@@ -80,7 +82,7 @@ def active_continuous(vm: objects.VirtualMachine) -> Layer | None:
     if layer is not None:
         template = vm['spec']['template']
         first = boot_order.first(template)
-        class_ = boot_order.Class(layer['target'])
+        class_ = boot_order.Target(layer['target'])
         if first is not None and first.is_a(class_):
             return layer
         if (class_ in _REMOVABLE_CLASSES
@@ -151,7 +153,7 @@ def new_id() -> str:
 
 
 def apply_once(vm: objects.VirtualMachine, id_: str,
-               target: boot_order.Class | None = None,
+               target: boot_order.Target | None = None,
                mode: firmware.Mode | None = None, terminate: bool = False
                ) -> None:
     """Apply a one-time override to a VM that has none.
@@ -183,13 +185,13 @@ def apply_once(vm: objects.VirtualMachine, id_: str,
     _write(vm, 'once', layer)
 
 
-def _prioritize(vm: objects.VirtualMachine, target: boot_order.Class
+def _prioritize(vm: objects.VirtualMachine, target: boot_order.Target
                 ) -> boot_order.Changes:
     return boot_order.prioritize(vm['spec']['template'], target,
                                  media_annotation.drives(vm))
 
 
-def apply_continuous(vm: objects.VirtualMachine, target: boot_order.Class
+def apply_continuous(vm: objects.VirtualMachine, target: boot_order.Target
                      ) -> None:
     """Apply a continuous override to a VM that has no override.
 
@@ -211,16 +213,26 @@ def apply_order(vm: objects.VirtualMachine, devices: list[boot_order.Device]
         'changes': boot_order.apply(vm['spec']['template'], devices)})
 
 
-def remove_order(vm: objects.VirtualMachine) -> None:
-    """Remove the persistent boot order from a VM that has no override.
+@contextlib.contextmanager
+def lifted(state: vm_state.VmState) -> abc.Iterator[None]:
+    """Take the overrides off a VM for an edit of what is below them.
 
-    :param vm: is changed
+    A one-time override whose boot has started, and a continuous one that is
+    not in effect, are not applied again.
+
+    :param state: its VM is changed
     """
-    layer = _layers(vm).get('order')
-    if layer is not None:
-        boot_order.restore(vm['spec']['template'],
-                           layer.get('changes') or {})
-        _write(vm, 'order', None)
+    vm = state.vm
+    pending = None if boot_started(state) else once(vm)
+    terminate = ends_at_reboot(vm)
+    remove(vm, 'once')
+    active = active_continuous(vm)
+    remove(vm, 'continuous')
+    yield
+    if active is not None:
+        apply_continuous(vm, boot_order.Target(active['target']))
+    if pending is not None:
+        reapply_once(vm, state.vmi, pending, terminate)
 
 
 def reapply_once(vm: objects.VirtualMachine,
@@ -242,48 +254,46 @@ def reapply_once(vm: objects.VirtualMachine,
     if not carried or id_ is None:
         id_ = layer['id']
     target, mode = layer.get('target'), layer.get('mode')
-    apply_once(vm, id_, boot_order.Class(target) if target else None,
+    apply_once(vm, id_, boot_order.Target(target) if target else None,
                firmware.Mode(mode) if mode else None, terminate)
     applied = once(vm)
     if not carried and applied is not None:
         _write(vm, 'once', {**applied, 'generation': layer['generation']})
 
 
-def remove_once(vm: objects.VirtualMachine) -> None:
-    """Remove the one-time override, if there is one.
+def remove(vm: objects.VirtualMachine, *names: _Name) -> None:
+    """Remove layers, if they are there.
 
     :param vm: is changed
+    :param names: upper layers first
     """
-    layer = once(vm)
-    if layer is None:
-        return
-    changes = layer.get('changes') or {}
     template = vm['spec']['template']
-    boot_order.restore(template, changes)
-    if changes.get('bootloader'):
-        firmware.restore_mode(vm, changes['bootloader'])
-    if changes.get('rebootPolicy'):
-        old, new = changes['rebootPolicy']
-        domain = template['spec']['domain']
-        if domain.get('rebootPolicy') == new:
-            domain.pop('rebootPolicy')
-            if old is not None:
-                domain['rebootPolicy'] = old
-    bmc_annotations.set_boot_once_id(template, None)
-    _write(vm, 'once', None)
+    for name in names:
+        layer = _layers(vm).get(name)
+        if layer is None:
+            continue
+        changes = layer.get('changes') or {}
+        boot_order.restore(template, changes)
+        if name == 'once':
+            if changes.get('bootloader'):
+                firmware.restore_mode(vm, changes['bootloader'])
+            if changes.get('rebootPolicy'):
+                old, new = changes['rebootPolicy']
+                domain = template['spec']['domain']
+                if domain.get('rebootPolicy') == new:
+                    domain.pop('rebootPolicy')
+                    if old is not None:
+                        domain['rebootPolicy'] = old
+            bmc_annotations.set_boot_once_id(template, None)
+        _write(vm, name, None)
 
 
-def remove_all(vm: objects.VirtualMachine) -> None:
+def remove_overrides(vm: objects.VirtualMachine) -> None:
     """Remove all overrides; the persistent boot order stays.
 
     :param vm: is changed
     """
-    remove_once(vm)
-    layer = continuous(vm)
-    if layer is not None:
-        boot_order.restore(vm['spec']['template'],
-                           layer.get('changes') or {})
-        _write(vm, 'continuous', None)
+    remove(vm, 'once', 'continuous')
 
 
 def add_interface(vm: objects.VirtualMachine,
@@ -316,14 +326,9 @@ def _interface(name: str, binding: str) -> objects.Interface:
     return typing.cast('objects.Interface', {'name': name, binding: {}})
 
 
-def remove_unused_interface(vm: objects.VirtualMachine) -> None:
-    """Remove the interface that `add_interface` wrote.
-
-    It stays while an override or an order of a BMC needs it, and if another
-    client has changed it.
-
-    :param vm: is changed
-    """
+def _remove_unused_interface(vm: objects.VirtualMachine) -> None:
+    # It stays while an override or an order of a BMC needs it, and if another
+    # client has changed it.
     notes = vm['metadata'].get('annotations') or {}
     if stored_names.POD_INTERFACE not in notes or _layers(vm):
         return
@@ -343,24 +348,30 @@ def _devices(spec: objects.VirtualMachineInstanceSpec) -> objects.Devices:
     return (spec.get('domain') or {}).get('devices') or {}
 
 
-def remove_unused_http_drive(vm: objects.VirtualMachine) -> None:
-    """Remove the drive of HTTP boot if no override has that target any more.
+def has_http(vm: objects.VirtualMachine) -> bool:
+    """Return whether an override has the target of HTTP boot."""
+    return any(layer is not None and layer.get('target')
+               == boot_order.Target.UEFI_HTTP.value
+               for layer in (once(vm), continuous(vm)))
+
+
+def remove_unused_devices(vm: objects.VirtualMachine, had_http: bool) -> None:
+    """Remove the drive of HTTP boot, and the interface that `add_interface`
+    wrote, if no override needs them any more.
 
     :param vm: is changed
+    :param had_http: `has_http` before the edit
     """
-    if any(layer is not None
-           and layer.get('target') == boot_order.Class.HTTP.value
-           for layer in (once(vm), continuous(vm))):
-        return
-    spec = vm['spec']['template']['spec']
-    devices = _devices(spec)
-    volumes, disks = spec.get('volumes'), devices.get('disks')
-    if volumes:
-        spec['volumes'] = [volume for volume in volumes
-                           if volume.get('name') != boot_order.HTTP_DRIVE]
-    if disks:
-        devices['disks'] = [disk for disk in disks
-                            if disk.get('name') != boot_order.HTTP_DRIVE]
+    if had_http and not has_http(vm):
+        spec = vm['spec']['template']['spec']
+        devices = _devices(spec)
+        if spec.get('volumes'):
+            spec['volumes'] = [volume for volume in spec['volumes']
+                               if volume.get('name') != boot_order.HTTP_DRIVE]
+        if devices.get('disks'):
+            devices['disks'] = [disk for disk in devices['disks']
+                                if disk.get('name') != boot_order.HTTP_DRIVE]
+    _remove_unused_interface(vm)
 
 
 def ends_at_reboot(vm: objects.VirtualMachine) -> bool:

@@ -27,6 +27,7 @@ from sushy_kubevirt.machine import bios
 from sushy_kubevirt.machine import bmc_annotations
 from sushy_kubevirt.machine import boot
 from sushy_kubevirt.machine import boot_options
+from sushy_kubevirt.machine import boot_order
 from sushy_kubevirt.machine import changes
 from sushy_kubevirt.machine import firmware
 from sushy_kubevirt.machine import inventory
@@ -573,7 +574,8 @@ class Machine:
         """Return the boot targets that the VM has a device for, or that
         virtual media can provide.
         """
-        bootable = {*boot.targets(self._bootable()), *self._media_targets()}
+        bootable = {*boot_order.classes(
+            self._bootable()['spec']['template']), *self._media_targets()}
         return tuple(target for target in boot.Target if target in bootable)
 
     def _bootable(self) -> Vm:

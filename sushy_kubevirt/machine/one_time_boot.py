@@ -22,7 +22,18 @@ itself down in its one-time boot is started again, with the restored order.
 The reconciler also completes the restart of a machine that was starting, see
 `restart`: it restores the run strategy, and requests the restart if the
 process that began it has ended before. It ends the back-off of a VM that was
-stopped before its guest ran. `observed_generation` says what it does to VMIs.
+stopped before its guest ran.
+
+After the template was restored during a one-time boot, KubeVirt does not
+update ``observedGeneration`` of the VM until the VMI ends: it copies it from
+an annotation of the VMI, which it updates only while the template is the one
+that the VMI was created from (conditionallyBumpGenerationAnnotationOnVmi and
+syncGenerationInfo in pkg/virt-controller/watch/vm/vm.go, KubeVirt 1.9). Then
+``kubectl wait --for=condition=Ready vm/NAME`` does not succeed, and tools that
+compare the two wait as well. So the reconciler updates the annotation.
+virt-api lets others than KubeVirt change a VMI's annotations, but not its spec
+(VMIUpdateAdmitter in
+pkg/virt-api/webhooks/validating-webhook/admitters/vmi-update-admitter.go).
 """
 
 from __future__ import annotations
@@ -35,9 +46,7 @@ from sushy_kubevirt.kube import errors
 from sushy_kubevirt.kube import json_patch
 from sushy_kubevirt.kube import stored_names
 from sushy_kubevirt.machine import bmc_annotations
-from sushy_kubevirt.machine import boot_order
 from sushy_kubevirt.machine import boot_overrides
-from sushy_kubevirt.machine import observed_generation
 from sushy_kubevirt.machine import power_state
 from sushy_kubevirt.machine import reconcile_loop
 from sushy_kubevirt.machine import restart_record
@@ -51,6 +60,9 @@ if typing.TYPE_CHECKING:
     from sushy_kubevirt.machine import protocols
 
 LOG = logging.getLogger(__name__)
+
+_GENERATION_PATH = '/metadata/annotations/' + (
+    vm_state.VM_GENERATION.replace('/', '~1'))
 
 
 def patch(vm: objects.VirtualMachine, edited: objects.VirtualMachine
@@ -70,7 +82,7 @@ def desired_vm(state: vm_state.VmState) -> objects.VirtualMachine | None:
 
     :returns: an edited copy of the VM; None if nothing has to change
     """
-    vm, vmi = state.vm, state.vmi
+    vm = state.vm
     vm_annotations = vm['metadata'].get('annotations') or {}
     if vm_state.is_deleting(vm) or vm_annotations.keys().isdisjoint(
             (stored_names.BOOT, stored_names.RUN_STRATEGY,
@@ -87,13 +99,7 @@ def desired_vm(state: vm_state.VmState) -> objects.VirtualMachine | None:
     if restart_record.restarting(edited):
         return None if edited == vm else edited
     if booted is not None:
-        boot_overrides.remove_once(edited)
-        if booted.get('target') == boot_order.Class.HTTP.value:
-            boot_overrides.remove_unused_http_drive(edited)
-        boot_overrides.remove_unused_interface(edited)
-        if (vmi is not None
-                and bmc_annotations.boot_once_id(vmi) == booted['id']):
-            _run_under_always(edited_state)
+        _remove_once(edited_state, booted)
     _restore_run_strategy(edited_state)
     run_strategy.tell_harvester(vm, edited)
     return None if edited == vm else edited
@@ -113,7 +119,7 @@ def desired_vm_on_removal(state: vm_state.VmState
         whether that completes the removal: False if it has to be called again
         when the next VMI exists)
     """
-    vm, vmi = state.vm, state.vmi
+    vm = state.vm
     if vm_state.is_deleting(vm):
         return None, True
     once = boot_overrides.once(vm)
@@ -126,12 +132,7 @@ def desired_vm_on_removal(state: vm_state.VmState
     if restart_record.restarting(edited):
         return None, False
     if once is not None:
-        boot_overrides.remove_once(edited)
-        if once.get('target') == boot_order.Class.HTTP.value:
-            boot_overrides.remove_unused_http_drive(edited)
-        boot_overrides.remove_unused_interface(edited)
-        if vmi is not None and bmc_annotations.boot_once_id(vmi) == once['id']:
-            _run_under_always(edited_state)
+        _remove_once(edited_state, once)
     if run_strategy.of(edited) == run_strategy.HALTED:
         # It was saved for a power-on by a BMC.
         run_strategy.clear_saved(edited)
@@ -142,14 +143,22 @@ def desired_vm_on_removal(state: vm_state.VmState
             stored_names.RUN_STRATEGY not in vm_annotations)
 
 
-def _run_under_always(state: vm_state.VmState) -> None:
-    """Set ``Always`` so that KubeVirt creates another VMI when the guest's
-    reboot ends this one, and save the present run strategy.
+def _remove_once(state: vm_state.VmState, layer: boot_overrides.Layer
+                 ) -> None:
+    """Remove a one-time override.
 
-    :param state: its VM is changed; its VMI is in its one-time boot
+    If its VMI runs, and ends when the guest reboots, set ``Always`` so that
+    KubeVirt creates another one then, and save the present run strategy.
+
+    :param state: its VM is changed
+    :param layer: the override
     """
     vm, vmi = state.vm, state.vmi
+    had_http = boot_overrides.has_http(vm)
+    boot_overrides.remove(vm, 'once')
+    boot_overrides.remove_unused_devices(vm, had_http)
     if (not vm_state.is_active(vmi) or state.stopping()
+            or bmc_annotations.boot_once_id(vmi) != layer['id']
             or vmi['spec'].get('domain', {}).get('rebootPolicy')
             != boot_overrides.TERMINATE):
         return
@@ -292,21 +301,36 @@ class OneTimeBootReconciler:
         if has_needless_back_off(state):
             state = state.with_vm(machine.patch_status([
                 {'op': 'remove', 'path': '/status/startFailure'}], state.vm))
-        if state.vmi is not None and self._generation_lags(machine, state):
-            self._update_generation(machine, state.vm, state.vmi)
+        if self._generation_lags(machine, state):
+            self._update_generation(machine, state)
         self._finish_restart(machine, state)
 
     def _generation_lags(self, machine: protocols.Machine,
                          state: vm_state.VmState) -> bool:
-        return (state.vmi is not None and observed_generation.lags(state)
-                and self._denied.get(machine.uid)
-                != state.vmi['metadata']['uid'])
+        """Return whether the VMI's annotation has to be updated.
+
+        :returns: True for a VMI in its one-time boot, of a VM whose settings
+            have been restored. While another one-time boot is pending,
+            ``observedGeneration`` tells whether a VMI was created with it.
+        """
+        vmi = state.vmi
+        return (vm_state.is_active(vmi)
+                and bmc_annotations.boot_once_id(vmi) is not None
+                and boot_overrides.once(state.vm) is None
+                and vm_state.created_from(vmi) is not None
+                and not vm_state.is_latest(state.vm, vmi)
+                and self._denied.get(machine.uid) != vmi['metadata']['uid'])
 
     def _update_generation(self, machine: protocols.Machine,
-                           vm: objects.VirtualMachine,
-                           vmi: objects.VirtualMachineInstance) -> None:
+                           state: vm_state.VmState) -> None:
+        vmi = state.vmi
+        assert vmi is not None
         try:
-            observed_generation.update(machine, vm, vmi)
+            machine.patch_vmi(vmi, [
+                {'op': 'test', 'path': _GENERATION_PATH,
+                 'value': vm_state.created_from(vmi)},
+                {'op': 'replace', 'path': _GENERATION_PATH,
+                 'value': str(state.vm['metadata']['generation'])}])
         except (errors.AccessDenied, errors.Rejected) as e:
             # No other function depends on it.
             self._denied[machine.uid] = vmi['metadata']['uid']

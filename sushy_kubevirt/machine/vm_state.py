@@ -73,16 +73,18 @@ def has_run(vmi: objects.VirtualMachineInstance) -> bool:
         for transition in transitions or ())
 
 
+def created_from(vmi: objects.VirtualMachineInstance) -> str | None:
+    """Return the recorded generation of the VM that a VMI was created from.
+
+    KubeVirt updates it after changes outside the template.
+    """
+    return (vmi['metadata'].get('annotations') or {}).get(VM_GENERATION)
+
+
 def is_latest(vm: objects.VirtualMachine, vmi: objects.VirtualMachineInstance
               ) -> bool:
-    """Return True for a VMI with the settings that a new one would get.
-
-    KubeVirt records the generation of the VM that a VMI was created from, and
-    updates it after changes outside the template.
-    """
-    recorded = (vmi['metadata'].get('annotations') or {}).get(
-        VM_GENERATION)
-    return recorded == str(vm['metadata'].get('generation'))
+    """Return True for a VMI with the settings that a new one would get."""
+    return created_from(vmi) == str(vm['metadata'].get('generation'))
 
 
 def is_deleting(obj: objects.Object) -> bool:

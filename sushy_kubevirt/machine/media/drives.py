@@ -15,7 +15,6 @@ running guest (``storagehotplug.go``).
 
 from __future__ import annotations
 
-import copy
 import typing
 
 from sushy_kubevirt.machine import architecture
@@ -297,21 +296,8 @@ def edit(state: vm_state.VmState, change: abc.Callable[[], None]) -> None:
     :param state: its VM is changed
     :param change: changes the VM, and the record of its media
     """
-    vm = state.vm
-    once = copy.deepcopy(boot_overrides.once(vm))
-    if once is not None and boot_overrides.boot_started(state):
-        boot_overrides.remove_once(vm)
-        once = None
-    terminate = boot_overrides.ends_at_reboot(vm)
-    boot_overrides.remove_once(vm)
-    continuous = boot_overrides.active_continuous(vm)
-    boot_overrides.remove_all(vm)
-    change()
-    if continuous is not None:
-        boot_overrides.apply_continuous(
-            vm, boot_order.Class(continuous['target']))
-    if once is not None:
-        boot_overrides.reapply_once(vm, state.vmi, once, terminate)
+    with boot_overrides.lifted(state):
+        change()
 
 
 def _devices(spec: objects.VirtualMachineInstanceSpec) -> objects.Devices:

@@ -103,7 +103,7 @@ def root_device(vm: objects.VirtualMachine) -> dict[str, str] | None:
     """
     first = next((
         device.name for device in boot_order.devices(vm['spec']['template'])
-        if device.class_ is boot_order.Class.HDD), None)
+        if device.class_ is boot_order.Target.HDD), None)
     disks = {disk.name: disk
              for disk in inventory.of(vm_state.VmState(vm)).disks
              if disk.kind != 'cdrom'}

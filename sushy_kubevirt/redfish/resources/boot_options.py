@@ -33,10 +33,10 @@ _ENABLED = tuple(value.value for value in boot.Enabled)
 _NO_HTTP_BOOT = payload.ReadOnly(
     'This VM cannot be booted from a URI by HTTP.')
 
-_TITLES = {boot_order.Class.PXE: 'Network interface ',
-           boot_order.Class.HDD: 'Disk ',
-           boot_order.Class.CD: 'CD-ROM drive ',
-           boot_order.Class.USB: 'USB stick '}
+_TITLES = {boot_order.Target.PXE: 'Network interface ',
+           boot_order.Target.HDD: 'Disk ',
+           boot_order.Target.CD: 'CD-ROM drive ',
+           boot_order.Target.USB: 'USB stick '}
 
 
 # Boot of the system

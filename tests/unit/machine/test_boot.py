@@ -11,6 +11,7 @@ from sushy_kubevirt.machine import bios
 from sushy_kubevirt.machine import bmc_annotations
 from sushy_kubevirt.machine import boot
 from sushy_kubevirt.machine import boot_options
+from sushy_kubevirt.machine import boot_order
 from sushy_kubevirt.machine import boot_overrides
 from sushy_kubevirt.machine import changes
 from sushy_kubevirt.machine import firmware
@@ -80,7 +81,8 @@ class SetTestCase(BootTestCase):
 
     def test_no_override_by_default(self):
         self.assert_state(self.machine(), NONE, DISABLED)
-        self.assertEqual((PXE, HDD, CD), boot.targets(fakes.vm()))
+        self.assertEqual((PXE, HDD, CD), boot_order.classes(
+            fakes.vm()['spec']['template']))
 
     def test_once_changes_order_and_keeps_strategy(self):
         machine = self.machine()
@@ -346,11 +348,13 @@ class AddedInterfaceTestCase(BootTestCase):
         return machine
 
     def test_pxe_is_offered(self):
-        self.assertIn(PXE, boot.targets(self.without().vm))
+        self.assertIn(PXE, boot_order.classes(
+            self.without().vm['spec']['template']))
         for machine in (self.without(autoattachPodInterface=False),
                         self.machine(interfaces=[], domain={
                             'launchSecurity': {'sev': {}}})):
-            self.assertNotIn(PXE, boot.targets(machine.vm))
+            self.assertNotIn(PXE, boot_order.classes(
+                machine.vm['spec']['template']))
             self.assertRaises(errors.InvalidValue, fakes.set_boot, machine,
                               PXE)
             self.assertEqual([], machine.writes)

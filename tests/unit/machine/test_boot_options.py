@@ -133,19 +133,19 @@ class TestEdit(base.BaseTestCase):
     def test_continuous_override_stays_on_top(self):
         before = make_vm()
         vm = copy.deepcopy(before)
-        boot_overrides.apply_continuous(vm, boot_order.Class.PXE)
+        boot_overrides.apply_continuous(vm, boot_order.Target.PXE)
         vm = self.edit(vm, CD, ROOT)
         # The devices of the override are still first.
         self.assertEqual({'one': 1, 'two': 2, 'cd': 3, 'root': 4,
                           'extra': 5}, numbers(vm))
         self.assertIsNotNone(boot_overrides.active_continuous(vm))
-        boot_overrides.remove_all(vm)
+        boot_overrides.remove_overrides(vm)
         self.assertEqual({'cd': 1, 'root': 2}, numbers(vm))
         self.assertEqual(before, self.without_annotations(self.default(vm)))
 
     def test_inactive_continuous_override_is_ignored(self):
         vm = make_vm()
-        boot_overrides.apply_continuous(vm, boot_order.Class.PXE)
+        boot_overrides.apply_continuous(vm, boot_order.Target.PXE)
         for item in vm['spec']['template']['spec']['domain']['devices'][
                 'interfaces']:
             del item['bootOrder']
@@ -156,19 +156,19 @@ class TestEdit(base.BaseTestCase):
         before = make_vm({'root': 1})
         vm = copy.deepcopy(before)
         boot_overrides.apply_once(
-            vm, 'mark', boot_order.Class.CD, terminate=True)
+            vm, 'mark', boot_order.Target.CD, terminate=True)
         vm = self.edit(vm, FIRST, ROOT)
         self.assertEqual({'cd': 1, 'one': 2, 'root': 3, 'extra': 4,
                           'two': 5}, numbers(vm))
         self.assertEqual('mark', boot_overrides.once(vm)['id'])
         self.assertTrue(boot_overrides.ends_at_reboot(vm))
-        boot_overrides.remove_once(vm)
+        boot_overrides.remove(vm, 'once')
         self.assertEqual({'one': 1, 'root': 2}, numbers(vm))
         self.assertEqual(before, self.without_annotations(self.default(vm)))
 
     def test_started_one_time_override_is_removed(self):
         vm = make_vm({'root': 1})
-        boot_overrides.apply_once(vm, 'mark', boot_order.Class.CD)
+        boot_overrides.apply_once(vm, 'mark', boot_order.Target.CD)
         vmi = {'metadata': {'name': 'vm', 'uid': 'u',
                             'annotations': copy.deepcopy(
                                 vm['spec']['template']['metadata'][
@@ -188,7 +188,7 @@ class TestEdit(base.BaseTestCase):
         vm['spec']['runStrategy'] = 'Manual'
         vm['status'] = {}
         vm['metadata'].update(uid='u', resourceVersion='1', annotations={})
-        boot_overrides.apply_once(vm, 'mark', boot_order.Class.HTTP)
+        boot_overrides.apply_once(vm, 'mark', boot_order.Target.UEFI_HTTP)
         return vm
 
     def test_http_boot_stays_on_top(self):

@@ -8,8 +8,7 @@ from oslotest import base
 from sushy_kubevirt.machine import boot_order
 from tests.unit.machine import fakes
 
-PXE, HDD, CD = boot_order.Class.PXE, boot_order.Class.HDD, boot_order.Class.CD
-USB = boot_order.Class.USB
+NONE, PXE, HDD, CD, USB, _HTTP = boot_order.Target
 
 
 def template(disks=(), interfaces=(), volumes=None, **devices):
@@ -126,14 +125,14 @@ class DevicesTestCase(base.BaseTestCase):
 
     def test_class_of_first_device(self):
         self.assertIsNone(boot_order.first(template(['a'], ['net'])))
-        self.assertIs(PXE, boot_order.first(
-            template(['a:2'], ['net:1'])).class_)
+        self.assertIs(PXE, boot_order.first_class(
+            template(['a:2'], ['net:1'])))
 
     def test_class_without_numbers(self):
         for disks, interfaces, class_ in (
                 (['cd', 'a'], ['net'], HDD), (['cd'], ['net'], CD),
-                ([], ['net'], PXE), ([], [], None)):
-            self.assertIs(class_, boot_order.unnumbered(
+                ([], ['net'], PXE), ([], [], NONE)):
+            self.assertIs(class_, boot_order.first_class(
                 template(disks, interfaces)))
 
 

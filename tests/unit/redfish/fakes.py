@@ -59,9 +59,9 @@ BOOT_OPTIONS = tuple(
         reference, boot_order.Device(
             list_, name, class_, None))
     for reference, list_, name, class_ in (
-        ('Boot0001', 'disks', 'root', boot_order.Class.HDD),
-        ('Boot0003', 'disks', 'cd', boot_order.Class.CD),
-        ('Boot1001', 'interfaces', 'default', boot_order.Class.PXE)))
+        ('Boot0001', 'disks', 'root', boot_order.Target.HDD),
+        ('Boot0003', 'disks', 'cd', boot_order.Target.CD),
+        ('Boot1001', 'interfaces', 'default', boot_order.Target.PXE)))
 
 #: BIOS attributes that every VM has.
 ATTRIBUTES = {'BootMode': 'UEFI', 'SecureBoot': 'Disabled',

@@ -170,9 +170,9 @@ class FillAndEmptyTestCase(base.BaseTestCase):
 
     def test_order_of_override_and_drive_does_not_matter(self):
         for class_, continuous in (
-                (boot_order.Class.CD, None),
-                (boot_order.Class.PXE, boot_order.Class.CD),
-                (boot_order.Class.CD, boot_order.Class.PXE)):
+                (boot_order.Target.CD, None),
+                (boot_order.Target.PXE, boot_order.Target.CD),
+                (boot_order.Target.CD, boot_order.Target.PXE)):
             first, second = vm_with(ROOT), vm_with(ROOT)
 
             def override(vm):
@@ -186,12 +186,12 @@ class FillAndEmptyTestCase(base.BaseTestCase):
             override(second)
             self.assertEqual(second, first)
             empty(first, None, CD, 'bmc-cd', 'dv', False)
-            boot_overrides.remove_all(first)
+            boot_overrides.remove_overrides(first)
             self.assertEqual(vm_with(ROOT), first)
 
     def test_used_override_is_not_restored(self):
         vm = vm_with(ROOT)
-        boot_overrides.apply_once(vm, 'id', boot_order.Class.PXE)
+        boot_overrides.apply_once(vm, 'id', boot_order.Target.PXE)
         vmi = fakes.vmi(of=vm)
         fill(vm, vmi, CD, 'bmc-cd', 'dv', True)
         self.assertIsNone(boot_overrides.once(vm))
@@ -199,7 +199,7 @@ class FillAndEmptyTestCase(base.BaseTestCase):
 
     def test_override_of_starting_vmi_stays(self):
         vm = vm_with(ROOT)
-        boot_overrides.apply_once(vm, 'id', boot_order.Class.CD)
+        boot_overrides.apply_once(vm, 'id', boot_order.Target.CD)
         override_before = boot_overrides.once(vm)
         vmi = fakes.vmi('Pending', of=vm)
         fill(vm, vmi, CD, 'bmc-cd', 'dv', True)

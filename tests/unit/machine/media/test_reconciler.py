@@ -129,7 +129,7 @@ class DesiredVmTestCase(base.BaseTestCase):
         self.assertIsNone(self.desired(vm, ages=1))
         edited = self.desired(vm, ages=61)
         self.assertEqual(fakes.vm()['spec'], edited['spec'])
-        boot_overrides.apply_once(vm, 'id', boot_order.Class.HTTP)
+        boot_overrides.apply_once(vm, 'id', boot_order.Target.UEFI_HTTP)
         self.assertIsNone(self.desired(vm, ages=61, seen=seen(S.IMPORTING)))
 
     def test_unobserved_volume_is_read_after_delay(self):

@@ -225,7 +225,7 @@ class BootTestCase(MachineEventsTestCase):
     def set_override_once(self):
         vm = copy.deepcopy(self.vm)
         boot_overrides.apply_once(
-            vm, 'id-1', boot_overrides.boot_order.Class.PXE)
+            vm, 'id-1', boot_overrides.boot_order.Target.PXE)
         vm['metadata']['generation'] = 2
         self.see(vm)
         self.assertEqual(['BootOverrideSet'], self.keys())
@@ -233,7 +233,7 @@ class BootTestCase(MachineEventsTestCase):
 
     def without_override(self, vm):
         vm = copy.deepcopy(vm)
-        boot_overrides.remove_all(vm)
+        boot_overrides.remove_overrides(vm)
         return vm
 
     def test_boot_override_consumed(self):
@@ -289,7 +289,7 @@ class BootTestCase(MachineEventsTestCase):
 
     def test_continuous_override(self):
         vm = copy.deepcopy(self.vm)
-        boot_overrides.apply_continuous(vm, boot_overrides.boot_order.Class.CD)
+        boot_overrides.apply_continuous(vm, boot.Target.CD)
         self.see(vm)
         self.assertEqual(['BootOverrideSet'], self.keys())
         self.see(self.vm)
