@@ -29,38 +29,22 @@ class Resource(typing.Generic[objects.ObjectT]):
         """``apiVersion`` of its objects: ``group/version``, or ``v1``."""
         return '/'.join(filter(None, (self.group, self.version)))
 
-    def path(self, namespace: str | None = None, name: str | None = None,
-             subresource: str | None = None) -> str:
+    def path(self, namespace: str | None, name: str | None = None,
+             sub: str | None = None, group: str | None = None) -> str:
         """Return the URL path of the collection or of one object.
 
         :param namespace: None or '' for all namespaces
-        :param subresource: such as ``status``, below the object itself
+        :param sub: such as ``status``, below the object itself
+        :param group: of a subresource that is served in another group
         """
-        return _path(self.group, self.version, namespace, self.plural,
-                     name, subresource)
-
-    def action_path(self, namespace: str, name: str, action: str) -> str:
-        """Return the URL path of a KubeVirt action, such as ``start``."""
-        return _path(SUBRESOURCES_GROUP, self.version, namespace,
-                     self.plural, name, action)
+        group = group or self.group
+        return '/'.join(filter(None, (
+            f'/apis/{group}' if group else '/api', self.version,
+            namespace and f'namespaces/{namespace}', self.plural, name, sub)))
 
 
 #: A resource of objects whose type does not matter.
 AnyResource: typing.TypeAlias = Resource[typing.Any]
-
-
-def _path(group: str, version: str, namespace: str | None, plural: str,
-          name: str | None, last: str | None) -> str:
-    parts = ['/apis', group, version] if group else ['/api', version]
-    if namespace:
-        parts += ['namespaces', namespace]
-    parts.append(plural)
-    if name:
-        parts.append(name)
-    if last:
-        parts.append(last)
-    return '/'.join(parts)
-
 
 VM: Resource[objects.VirtualMachine] = Resource(
     'kubevirt.io', 'v1', 'virtualmachines', 'VirtualMachine')

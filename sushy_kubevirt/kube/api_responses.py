@@ -69,23 +69,24 @@ def _shallow(data: bytes) -> bytes:
 
 
 class ApiCall:
-    """Verb, resource and object of a request, for messages and metrics.
+    """Verb, resource and object of a request.
 
     :param verb: Kubernetes verb, such as ``patch``
     :param namespace: None or '' for all namespaces
     :param name: of the object, None for a collection
     :param sub: a subresource
     :param group: of a subresource that is served in another group
+    :ivar path: URL path
     """
 
     def __init__(self, verb: str,
-                 resource: api_resources.Resource[typing.Any],
+                 resource: api_resources.AnyResource,
                  namespace: str | None, name: str | None = None,
                  sub: str | None = None, group: str | None = None) -> None:
         self.verb = verb
-        self.kind = resource.kind
-        path = f'{resource.plural}/{sub}' if sub else resource.plural
-        self.resource = f'{path}.{group or resource.group}'.rstrip('.')
+        self.path = resource.path(namespace, name, sub, group)
+        plural = f'{resource.plural}/{sub}' if sub else resource.plural
+        self.resource = f'{plural}.{group or resource.group}'.rstrip('.')
         self.namespace = namespace or ''
         self.name = name
 
@@ -94,20 +95,6 @@ class ApiCall:
         if self.name:
             where = '/'.join(filter(None, (self.namespace, self.name)))
         return f'{self.verb} {self.resource} of {where}'
-
-
-def selector_parameters(labels: str, fields: str) -> dict[str, str]:
-    """Return the query parameters that select objects.
-
-    :param labels: label selector, or ''
-    :param fields: field selector, or ''
-    """
-    parameters = {}
-    if labels:
-        parameters['labelSelector'] = labels
-    if fields:
-        parameters['fieldSelector'] = fields
-    return parameters
 
 
 def error_from_response(code: int, data: bytes,

@@ -54,6 +54,10 @@ FIELD_MANAGER = 'sushy-kubevirt'
 #: Number of idle connections to the API server that are kept.
 CONNECTIONS = 8
 
+#: HTTP methods of the verbs; all else reads.
+_METHODS = {'create': 'POST', 'update': 'PUT', 'patch': 'PATCH',
+            'delete': 'DELETE'}
+
 #: Have unknown fields refused, which would be dropped silently otherwise.
 _STRICT = {'fieldValidation': 'Strict'}
 
@@ -80,9 +84,6 @@ WATCH_SILENCE = 90
 
 #: Items of a list, and the resourceVersion of the collection.
 Page: typing.TypeAlias = tuple[abc.Sequence[objects.ObjectT], str]
-
-#: A resource of any kind.
-_AnyResource: typing.TypeAlias = api_resources.Resource[typing.Any]
 
 
 class Options(typing.Protocol):
@@ -119,7 +120,7 @@ class CallKey(typing.NamedTuple):
 
 
 class _Collection(typing.NamedTuple):
-    resource: _AnyResource
+    resource: api_resources.AnyResource
     namespace: str | None
     label_selector: str
     field_selector: str
@@ -173,9 +174,9 @@ class Client:
         :param namespace: None or '' for a kind outside of namespaces
         :param metadata_only: True to read only its metadata
         """
-        call = api_responses.ApiCall('get', resource, namespace, name)
-        return self._request('GET', resource.path(namespace, name), call,
-                             accept=_METADATA[0] if metadata_only else ACCEPT)
+        return self._request(
+            api_responses.ApiCall('get', resource, namespace, name),
+            accept=_METADATA[0] if metadata_only else ACCEPT)
 
     def pages(self, resource: api_resources.Resource[objects.ObjectT],
               namespace: str | None = None, label_selector: str = '',
@@ -191,12 +192,11 @@ class Client:
         """
         call = api_responses.ApiCall('list', resource, namespace)
         fields: dict[str, str | int] = {
-            'limit': page_size or self._options.page_size}
-        fields.update(api_responses.selector_parameters(
-            label_selector, field_selector))
+            'limit': page_size or self._options.page_size,
+            **_selectors(label_selector, field_selector)}
         while True:
             page = self._request(
-                'GET', resource.path(namespace), call, fields,
+                call, fields,
                 accept=_METADATA[1] if metadata_only else ACCEPT)
             meta = page.get('metadata') or {}
             yield page.get('items') or (), meta.get('resourceVersion', '')
@@ -226,15 +226,14 @@ class Client:
             self._options.watch_seconds * random.uniform(0.8, 1.0)))
         fields: dict[str, str | int] = {
             'watch': '1', 'allowWatchBookmarks': 'true',
-            'timeoutSeconds': seconds}
+            'timeoutSeconds': seconds,
+            **_selectors(label_selector, field_selector)}
         if version is not None:
             fields['resourceVersion'] = version
         else:       # from the most recent one on
             fields.update(sendInitialEvents='true',
                           resourceVersionMatch='NotOlderThan',
                           timeoutSeconds=STREAM_SECONDS)
-        fields.update(api_responses.selector_parameters(
-            label_selector, field_selector))
         collection = _Collection(resource, namespace, label_selector,
                                  field_selector)
         silence: float = seconds + WATCH_GRACE
@@ -245,8 +244,7 @@ class Client:
         elif collection in self._bookmarked:
             silence = min(silence, WATCH_SILENCE)
         response = self._request(
-            'GET', resource.path(namespace), call, fields,
-            accept=_METADATA[0] if metadata_only else ACCEPT,
+            call, fields, accept=_METADATA[0] if metadata_only else ACCEPT,
             silence=silence)
         return Watch(response, call, self._bookmarked, collection,
                      self._watch_silence is not None)
@@ -262,10 +260,9 @@ class Client:
         :returns: the patched object
         :raises: `errors.Conflict` if a ``test`` of the patch failed
         """
-        call = api_responses.ApiCall(
-            'patch', resource, namespace, name, subresource)
         return self._request(
-            'PATCH', resource.path(namespace, name, subresource), call,
+            api_responses.ApiCall(
+                'patch', resource, namespace, name, subresource),
             body=body,
             content=JSON_PATCH if isinstance(body, list) else MERGE_PATCH)
 
@@ -279,9 +276,8 @@ class Client:
         :returns: the object after the change
         :raises: `errors.Conflict` if the object has another uid
         """
-        call = api_responses.ApiCall('patch', resource, namespace, name)
         return self._request(
-            'PATCH', resource.path(namespace, name), call,
+            api_responses.ApiCall('patch', resource, namespace, name),
             {'fieldManager': self._user_agent, 'force': 'true', **_STRICT},
             body, APPLY)
 
@@ -295,36 +291,33 @@ class Client:
         :returns: the object after the change
         :raises: `errors.Conflict` if the object has another resourceVersion
         """
-        call = api_responses.ApiCall('update', resource, namespace, name)
-        return self._request('PUT', resource.path(namespace, name), call,
-                             body=body)
+        return self._request(
+            api_responses.ApiCall('update', resource, namespace, name),
+            body=body)
 
-    def action(self, resource: _AnyResource, namespace: str, name: str,
-               action: str, body: abc.Mapping[str, typing.Any] | None = None
+    def action(self, resource: api_resources.AnyResource, namespace: str,
+               name: str, action: str,
+               body: abc.Mapping[str, typing.Any] | None = None
                ) -> objects.Json:
         """Call an action of KubeVirt's API on a VM or VMI.
 
         :param action: such as ``start``
         :returns: body of the response; {} if it is empty
         """
-        group = api_resources.SUBRESOURCES_GROUP
-        call = api_responses.ApiCall(
-            'update', resource, namespace, name, action, group)
         return self._request(
-            'PUT', resource.action_path(namespace, name, action), call,
+            api_responses.ApiCall('update', resource, namespace, name, action,
+                                  api_resources.SUBRESOURCES_GROUP),
             body={} if body is None else body)
 
     def expand_spec(self, namespace: str,
                     name: str) -> objects.VirtualMachine:
         """Read a VM with its instance type and preference filled in."""
-        group = api_resources.SUBRESOURCES_GROUP
-        call = api_responses.ApiCall('get', api_resources.VM, namespace, name,
-                                     'expand-spec', group)
-        return self._request('GET', api_resources.VM.action_path(
-            namespace, name, 'expand-spec'), call)
+        return self._request(api_responses.ApiCall(
+            'get', api_resources.VM, namespace, name, 'expand-spec',
+            api_resources.SUBRESOURCES_GROUP))
 
-    async def websocket(self, resource: _AnyResource, namespace: str,
-                        name: str, action: str,
+    async def websocket(self, resource: api_resources.AnyResource,
+                        namespace: str, name: str, action: str,
                         protocol: str) -> websockets.WebSocket:
         """Open a WebSocket that KubeVirt's API serves, such as ``console``.
 
@@ -332,12 +325,11 @@ class Client:
         :param protocol: name of the WebSocket subprotocol
         """
         from sushy_kubevirt.kube import websocket
-        group = api_resources.SUBRESOURCES_GROUP
-        call = api_responses.ApiCall(
-            'get', resource, namespace, name, action, group)
+        call = api_responses.ApiCall('get', resource, namespace, name, action,
+                                     api_resources.SUBRESOURCES_GROUP)
         return await websocket.connect(
-            self._connection, resource.action_path(namespace, name, action),
-            call, protocol, self._user_agent, self._options.read_timeout)
+            self._connection, call, protocol, self._user_agent,
+            self._options.read_timeout)
 
     def create(self, resource: api_resources.Resource[objects.ObjectT],
                namespace: str | None, body: abc.Mapping[str, typing.Any],
@@ -358,13 +350,14 @@ class Client:
         if named:
             metadata = dict(body['metadata'],
                             resourceVersion=_NO_OBJECT_VERSION)
+            call.path = resource.path(namespace, metadata['name'])
             return self._request(
-                'PATCH', resource.path(namespace, metadata['name']), call,
-                {'fieldManager': self._user_agent, **_STRICT},
+                call, {'fieldManager': self._user_agent, **_STRICT},
                 dict(body, metadata=metadata), APPLY)
-        return self._request('POST', resource.path(namespace), call, body=body)
+        return self._request(call, body=body)
 
-    def delete(self, resource: _AnyResource, namespace: str | None, name: str,
+    def delete(self, resource: api_resources.AnyResource,
+               namespace: str | None, name: str,
                body: abc.Mapping[str, typing.Any] | None = None
                ) -> objects.Json:
         """Delete an object.
@@ -372,9 +365,9 @@ class Client:
         :param body: DeleteOptions, such as preconditions
         :returns: a Status, or the object while it is being deleted
         """
-        call = api_responses.ApiCall('delete', resource, namespace, name)
-        return self._request('DELETE', resource.path(namespace, name), call,
-                             body=body)
+        return self._request(
+            api_responses.ApiCall('delete', resource, namespace, name),
+            body=body)
 
     def serves_group(self, group: str) -> bool:
         """Return True if the API server serves an API group.
@@ -384,37 +377,39 @@ class Client:
 
         :param group: such as ``cdi.kubevirt.io``
         """
-        resource: _AnyResource = api_resources.Resource(group, '', 'apis', '')
-        call = api_responses.ApiCall('get', resource, '', group)
-        try:
-            self._request('GET', '/apis/' + group, call)
-        except errors.ObjectNotFound:
-            return False
-        return True
+        return self._discover(
+            f'apis/{group}', api_resources.Resource(group, '', 'apis', '')
+        ) is not None
 
-    def serves(self, resource: _AnyResource) -> bool:
+    def serves(self, resource: api_resources.AnyResource) -> bool:
         """Return True if the API server serves a kind.
 
         :param resource: of an API group
         """
-        call = api_responses.ApiCall(
-            'get', resource, '', resource.api_version)
-        try:
-            served = self._request('GET', '/apis/' + resource.api_version,
-                                   call)
-        except errors.ObjectNotFound:
-            return False
-        return any(entry['name'] == resource.plural
-                   for entry in served['resources'])
+        served = self._discover(f'apis/{resource.api_version}', resource)
+        return served is not None and any(
+            entry['name'] == resource.plural for entry in served['resources'])
 
     def version(self) -> objects.Json:
         """Read the version of the API server.
 
         :returns: with ``gitVersion``, such as ``v1.34.4``
         """
-        resource: _AnyResource = api_resources.Resource('', '', 'version', '')
-        return self._request('GET', '/version', api_responses.ApiCall(
-            'get', resource, '', 'version'))
+        return self._discover(
+            'version', api_resources.Resource('', '', 'version', '')) or {}
+
+    def _discover(self, path: str, resource: api_resources.AnyResource
+                  ) -> objects.Json | None:
+        """Read what is no object; None if the server does not have it.
+
+        :param resource: for messages and metrics
+        """
+        call = api_responses.ApiCall('get', resource, '', path)
+        call.path = f'/{path}'
+        try:
+            return self._request(call)
+        except errors.ObjectNotFound:
+            return None
 
     @property
     def calls(self) -> dict[CallKey, int]:
@@ -426,7 +421,7 @@ class Client:
         """Close all connections."""
         self._pools.clear()
 
-    def _request(self, method: str, path: str, call: api_responses.ApiCall,
+    def _request(self, call: api_responses.ApiCall,
                  fields: abc.Mapping[str, str | int] | None = None,
                  body: object = None, content: str = JSON,
                  accept: str = ACCEPT, silence: float | None = None
@@ -443,8 +438,11 @@ class Client:
         if body is not None:
             headers['Content-Type'] = content
             data = json.dumps(body).encode()
+        url = call.path
         if fields:
-            path += '?' + parse.urlencode(fields)
+            url += '?' + parse.urlencode(fields)
+        method = 'PATCH' if content == APPLY else _METHODS.get(
+            call.verb, 'GET')
         timeout = urllib3.Timeout(
             connect=self._options.connect_timeout,
             read=min(silence or self._options.read_timeout,
@@ -458,7 +456,7 @@ class Client:
                              } if access.authorization else {}
             try:
                 response = self._pools.get(access).urlopen(
-                    method, access.server + path, body=data,
+                    method, access.server + url, body=data,
                     headers={**headers, **authorization}, retries=False,
                     redirect=False, timeout=timeout, preload_content=False)
             except (urllib3.exceptions.HTTPError, OSError) as e:
@@ -538,6 +536,11 @@ class _Pools:
             if self._manager is not None:
                 self._manager.clear()
             self._manager = self._transport = None
+
+
+def _selectors(labels: str, fields: str) -> dict[str, str]:
+    return {name: value for name, value in (
+        ('labelSelector', labels), ('fieldSelector', fields)) if value}
 
 
 class Watch(typing.Generic[objects.ObjectT]):

@@ -54,14 +54,12 @@ class ObjectMeta(typing.TypedDict, total=False):
     """``metadata``; times are RFC 3339 in UTC."""
 
     name: str
-    generateName: str
     namespace: str
     uid: str
     resourceVersion: str
     generation: int
     creationTimestamp: str
     deletionTimestamp: str
-    deletionGracePeriodSeconds: int
     labels: dict[str, str]
     annotations: dict[str, str]
     finalizers: list[str]
@@ -78,7 +76,6 @@ class Condition(typing.TypedDict, total=False):
     reason: str
     message: str
     lastTransitionTime: str
-    lastProbeTime: str
     observedGeneration: int
 
 
@@ -171,7 +168,6 @@ class VirtualMachineInstanceSpec(typing.TypedDict, total=False):
     volumes: list[Volume]
     networks: list[Json]
     terminationGracePeriodSeconds: int
-    startStrategy: str
 
 
 class VirtualMachineInstanceStatus(typing.TypedDict, total=False):
@@ -226,10 +222,8 @@ class VirtualMachineStatus(typing.TypedDict, total=False):
     conditions: list[Condition]
     stateChangeRequests: list[Json]
     startFailure: Json
-    volumeRequests: list[Json]
     runStrategy: str
     observedGeneration: int
-    desiredGeneration: int
 
 
 class VirtualMachine(Object, total=False):

@@ -40,15 +40,13 @@ WRITE_LIMIT = 4096
 CLOSE_SECONDS = 0.5
 
 
-async def connect(connection: connections.Connection, path: str,
+async def connect(connection: connections.Connection,
                   call: api_responses.ApiCall, protocol: str,
                   user_agent: str, timeout: float) -> WebSocket:
     """Open a WebSocket.
 
     :param connection: its credentials are renewed once if the server refuses
         them
-    :param path: URL path
-    :param call: for messages
     :param protocol: name of the subprotocol
     :param user_agent: sent with the request
     :param timeout: seconds for an attempt
@@ -58,7 +56,7 @@ async def connect(connection: connections.Connection, path: str,
     access = await asyncio.to_thread(connection.access)
     while True:
         try:
-            socket = await _connect(access, path, protocol, user_agent,
+            socket = await _connect(access, call.path, protocol, user_agent,
                                     timeout)
             await _set_options(socket)
             return WebSocket(socket, call)
