@@ -41,22 +41,22 @@ _ITS_OWN = (conditions.REFUSED, 'ImageNotAllowed', 'RolloutWaiting',
             'PlacementWaiting', 'RouteAPIForbidden', 'RouteChanged')
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass
 class Bmc:
-    """A BMC and its shard_manifests.
+    """A BMC and its objects.
 
-    :param area: of findings about it
     :param body: as the API has it
     :param facts: None if its objects cannot be read
     :param certificate: PEM text of the certificate in its Secret, or None
+    :param served: DER of the certificate that the server sends, or None
     """
 
-    area: str
     spec: spec.Bmc
     body: objects.VirtualMachineBMC
     facts: facts.Facts | None = None
     verdict: verdict.Verdict | None = None
     certificate: str | None = None
+    served: bytes | None = None
 
     @property
     def deployment(self) -> objects.Json | None:
@@ -79,37 +79,36 @@ class Bmc:
 
 def read(reader: readers.Reader, namespace: str, name: str,
          take: abc.Callable[[Bmc], object]) -> abc.Iterator[findings.Finding]:
-    """Read a BMC and its shard_manifests.
+    """Read a BMC and its objects.
 
     :param namespace: of the BMC
     :param name: of the BMC
     :param take: called with the BMC if it can be checked
     :returns: why it cannot, or not all of it
     """
-    area = f'BMC {namespace}/{name}'
     body = reader.get(bmc_resources.BMC, namespace, name)
     if body is None:
         yield findings.problem(
-            area, 'BMCNotFound', 'It does not exist.',
+            'BMCNotFound', 'It does not exist.',
             'kubectl get vmbmc --all-namespaces lists those that do.')
         return
     parsed = spec.read(body)
     if not parsed.vm.name:
         yield findings.problem(
-            area, 'VirtualMachineNotNamed',
+            'VirtualMachineNotNamed',
             'It names no VirtualMachine, as it was stored under the '
             "definition of KubeVirtBMC, and is ignored.",
             'Set spec.virtualMachineRef, or delete it.')
         return
-    checked = Bmc(area, parsed, body)
+    checked = Bmc(parsed, body)
     try:
-        checked = _observe(reader, checked)
+        _observe(reader, checked)
     except errors.AccessDenied as e:
-        yield findings.denied(area, e)
+        yield findings.denied(e)
     take(checked)
 
 
-def _observe(reader: readers.Reader, checked: Bmc) -> Bmc:
+def _observe(reader: readers.Reader, checked: Bmc) -> None:
     bmc = checked.spec
     live: facts.Live = {}
     for resource, namespace, name in facts.object_refs(bmc):
@@ -122,18 +121,16 @@ def _observe(reader: readers.Reader, checked: Bmc) -> Bmc:
                 resource.kind, namespace, name)] = obj
     auth, source, tls, user_tls, state = [
         _summary(reader, reference) for reference in facts.secret_refs(bmc)]
-    known = facts.Facts(
+    checked.facts = facts.Facts(
         live, reader.get(bmc_resources.VM, bmc.vm.namespace, bmc.vm.name),
         auth, source, tls, user_tls, state,
         placed=_placed(reader, bmc, checked.body),
         route_problem=None if not bmc.route or reader.serves(
             bmc_resources.ROUTE.group) else routes.MISSING)
-    judged = verdict.judge(bmc, known, deployments.Defaults(
+    checked.verdict = verdict.judge(bmc, checked.facts, deployments.Defaults(
         '', allowed_images=(permissions.ANY,)))
-    return dataclasses.replace(
-        checked, facts=known, verdict=judged,
-        certificate=judged.certificate.certificate
-        if judged.certificate else None)
+    if checked.verdict.certificate:
+        checked.certificate = checked.verdict.certificate.certificate
 
 
 def _summary(reader: readers.Reader, reference: objects.ObjectKey | None
@@ -179,7 +176,7 @@ def status(bmc: Bmc) -> abc.Iterator[findings.Finding]:
             'conditions') or ()}
     if not stored:
         yield findings.problem(
-            bmc.area, 'NotManaged', 'It has no status: no operator manages '
+            'NotManaged', 'It has no status: no operator manages '
             'it.', 'Check that the operator runs and manages this namespace '
             '(--namespace).')
     present = dict(stored)
@@ -201,16 +198,15 @@ def status(bmc: Bmc) -> abc.Iterator[findings.Finding]:
     causes = [condition for condition in bad
               if condition.reason not in conditions.WAITING]
     for condition in causes or bad:
-        yield findings.problem(bmc.area, condition.reason, condition.message)
+        yield findings.problem(condition.reason, condition.message)
     if outdated:
         yield findings.warning(
-            bmc.area, 'StatusOutdated',
+            'StatusOutdated',
             f"Its status is not up to date: {', '.join(outdated)}.",
             'If this lasts, see the findings about the operator, and its '
             'log.')
     if present and not bad:
-        yield findings.ok(bmc.area, 'ServiceReady',
-                          'All conditions are fulfilled.')
+        yield findings.ok('ServiceReady', 'All conditions are fulfilled.')
 
 
 def _waits_for_slot(placed: placement.Placement) -> bool:
@@ -228,7 +224,7 @@ def not_ready(
         for body in reader.iterate(bmc_resources.BMC, namespace):
             count += 1
             metadata = body['metadata']
-            area = f"BMC {metadata['namespace']}/{metadata['name']}"
+            name = f"{metadata['namespace']}/{metadata['name']}"
             ready = next((
                 condition for condition in (body.get('status') or {}).get(
                     'conditions') or ()
@@ -236,10 +232,10 @@ def not_ready(
                 objects.Condition())
             if ready.get('status') != 'True':
                 yield findings.problem(
-                    area, ready.get('reason', 'NotManaged'),
+                    ready.get('reason', 'NotManaged'),
                     ready.get('message') or 'It has no status: no operator '
                     'manages it.',
-                    f"sushy-kubevirt-operator diagnose {metadata['namespace']}"
-                    f"/{metadata['name']} tells more.")
-    yield findings.ok(AREA, 'BMCsListed', f'There are {count} BMCs.'
+                    f'sushy-kubevirt-operator diagnose {name} tells more.',
+                    f'BMC {name}')
+    yield findings.ok('BMCsListed', f'There are {count} BMCs.'
                       + (' Name one to have it checked.' if count else ''))

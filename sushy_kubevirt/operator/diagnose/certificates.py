@@ -29,13 +29,12 @@ if typing.TYPE_CHECKING:
 SOON = datetime.timedelta(days=14)
 
 
-def check(reader: readers.Reader, bmc: bmcs.Bmc, served: bytes | None = None,
+def check(reader: readers.Reader, bmc: bmcs.Bmc,
           now: datetime.datetime | None = None
           ) -> abc.Iterator[findings.Finding]:
     """Check the certificate.
 
     :param bmc: has a Service, which serves HTTPS
-    :param served: DER of the certificate that the server sent, or None
     :param now: aware; default: the present
     """
     now = now or datetime.datetime.now(datetime.UTC)
@@ -43,9 +42,9 @@ def check(reader: readers.Reader, bmc: bmcs.Bmc, served: bytes | None = None,
     if pem is None:
         # A condition says so.
         return
-    if served is not None and _der(pem) != served:
+    if bmc.served is not None and _der(pem) != bmc.served:
         yield findings.warning(
-            bmc.area, 'CertificateNotServed',
+            'CertificateNotServed',
             'The server sends another certificate than that of its Secret.',
             'A pod gets a renewed one within two minutes. If this lasts, '
             'something between here and the pod answers in its place.')
@@ -53,7 +52,7 @@ def check(reader: readers.Reader, bmc: bmcs.Bmc, served: bytes | None = None,
     if bmc.spec.redfish.secret:
         if now < end < now + SOON:
             yield findings.warning(
-                bmc.area, 'CertificateExpiresSoon',
+                'CertificateExpiresSoon',
                 f'The certificate in Secret {bmc.spec.namespace}/'
                 f'{bmc.spec.redfish.secret} is valid until {end:%F} only.',
                 'Renew it.')
@@ -62,7 +61,7 @@ def check(reader: readers.Reader, bmc: bmcs.Bmc, served: bytes | None = None,
         return
     if not begin <= now < end:
         yield findings.problem(
-            bmc.area, 'CertificateExpired',
+            'CertificateExpired',
             f'The certificate is valid from {begin:%F} to {end:%F}: the '
             'operator has not renewed it.',
             'See the findings about the operator, and its log.')
@@ -87,14 +86,14 @@ def _names(bmc: bmcs.Bmc, pem: str,
         names = []
     if not names:
         return findings.warning(
-            bmc.area, 'CertificateWithoutName',
+            'CertificateWithoutName',
             f'The certificate in Secret {bmc.spec.namespace}/'
             f'{bmc.spec.redfish.secret} has no subject alternative name that '
             'can be read: clients that verify it refuse the BMC.',
             'Issue it with the names that clients use.')
     more = f' and {len(names) - 8} more' if len(names) > 8 else ''
     return findings.ok(
-        bmc.area, 'CertificateValid',
+        'CertificateValid',
         f"The certificate is valid until {end:%F}, for {', '.join(names[:8])}"
         f'{more}.')
 
@@ -113,7 +112,7 @@ def _issued(reader: readers.Reader, bmc: bmcs.Bmc, pem: str,
         authorities = x509.load_pem_x509_certificates(text.encode())
     except ValueError:
         yield findings.problem(
-            bmc.area, 'AuthorityNotPublished',
+            'AuthorityNotPublished',
             f'ConfigMap {naming.authority(bmc.spec.name)} has no CA '
             'certificate for clients.', 'The operator restores it; see the '
             'findings about the operator, and its log.')
@@ -122,14 +121,14 @@ def _issued(reader: readers.Reader, bmc: bmcs.Bmc, pem: str,
             serialization.Encoding.PEM).decode())
             for authority in authorities):
         yield findings.problem(
-            bmc.area, 'CertificateOutdated',
+            'CertificateOutdated',
             'The certificate is not one of the present authority for the '
             f"present names of the BMC, {', '.join(names[:4])} …",
             'The operator issues it again; see the findings about the '
             'operator, and its log.')
         return
     yield findings.ok(
-        bmc.area, 'CertificateValid',
+        'CertificateValid',
         f'The certificate is valid until {end:%F}, for all names of the BMC, '
         'and verified by the CA in ConfigMap '
         f'{naming.authority(bmc.spec.name)}.')

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 from collections import abc
+import dataclasses
 import os
 import re
 import sys
@@ -68,8 +69,9 @@ def _run(given: argparse.Namespace) -> int:
         access = connection.Connection.from_options(
             given.kubeconfig, given.context)
         with_text = given.output == 'text'
-        run = Run(client.Client(access, _OPTIONS, _USER_AGENT), given.timeout,
-                  _print if with_text else lambda finding: None)
+        run = Run(readers.Reader(
+            client.Client(access, _OPTIONS, _USER_AGENT), given.timeout,
+            _progress), _print if with_text else lambda finding: None)
         if with_text:
             print(f'{_PROGRAM}, version {command_line.version()}, of '
                   f'{findings.printable(access.server)}', flush=True)
@@ -149,13 +151,12 @@ def _progress(sentence: str) -> None:
 class Run:
     """One run of the checks.
 
-    :param seconds: time for all of them
     :param report: called with each finding
     """
 
-    def __init__(self, client: client.Client, seconds: float,
+    def __init__(self, reader: readers.Reader,
                  report: abc.Callable[[findings.Finding], None]) -> None:
-        self._reader = readers.Reader(client, seconds)
+        self._reader = reader
         self._report = report
         self._settings: operator_state.Settings | None = None
         self.findings: list[findings.Finding] = []
@@ -175,7 +176,7 @@ class Run:
         self._check(installation.DEFINITION, installation.definition, reader)
         self._check(installation.POLICIES, installation.policies, reader)
         self._check(operator_state.AREA, operator_state.operator, reader,
-                    system_namespace, _progress)
+                    system_namespace)
         self._check(operator_state.AREA, operator_state.authority, reader,
                     system_namespace)
         self._check(images.AREA, images.operator, reader, system_namespace)
@@ -183,12 +184,12 @@ class Run:
         try:
             settings = operator_state.settings(reader, system_namespace)
         except errors.MachineError as e:
-            self._add(findings.unknown(
-                operator_state.AREA, f'Its options are not known: {e}'))
+            self._add(operator_state.AREA, findings.unknown(
+                f'Its options are not known: {e}'))
         self._settings = settings
         self._check(operator_state.AREA, operator_state.hosts, reader,
                     settings)
-        self._check(rights.AREA, rights.operator, reader, settings, _progress)
+        self._check(rights.AREA, rights.operator, reader, settings)
         if with_bmcs and self._has_definition():
             self._check(bmcs.AREA, bmcs.not_ready, reader, settings)
 
@@ -209,25 +210,25 @@ class Run:
         [bmc] = checkable
         self._check(area, bmcs.status, bmc)
         self._check(area, images.bmc, bmc)
-        self._check(area, rights.bmc, reader, area, bmc.spec, bmc.account,
-                    self._settings, _progress)
+        self._check(area, rights.bmc, reader, bmc.spec, bmc.account,
+                    self._settings)
         if bmc.spec.redfish.enabled:
-            self._check(area, storage.of_bmc, reader, area, bmc.spec.media)
+            self._check(area, storage.of_bmc, reader, bmc.spec.media)
         if bmc.service is None:
             return
         self._check(area, network.backends, reader, bmc)
-        served: list[bytes] = []
         self._check(area, network.protocols, reader, bmc,
-                    self._settings.namespace, served.append, _progress)
+                    self._settings.namespace)
         if bmc.spec.redfish.enabled and not bmc.spec.redfish.plain:
-            self._check(area, certificates.check, reader, bmc,
-                        served[0] if served else None)
+            self._check(area, certificates.check, reader, bmc)
 
     def _has_definition(self) -> bool:
         return not any(finding.reason == installation.MISSING
                        for finding in self.findings)
 
-    def _add(self, finding: findings.Finding) -> None:
+    def _add(self, area: str, finding: findings.Finding) -> None:
+        if not finding.area:
+            finding = dataclasses.replace(finding, area=area)
         self.findings.append(finding)
         self._report(finding)
 
@@ -240,26 +241,26 @@ class Run:
         """
         try:
             for finding in function(*args, **kwargs):
-                self._add(finding)
+                self._add(area, finding)
         except errors.AccessDenied as e:
-            self._add(findings.denied(area, e))
+            self._add(area, findings.denied(e))
         except errors.Unavailable as e:
-            self._add(findings.problem(
-                area, 'NotAnswered', f'Not checked: {e}',
+            self._add(area, findings.problem(
+                'NotAnswered', f'Not checked: {e}',
                 'Check the kubeconfig, the network and the API server.'))
             return False
         except manifests.Missing as e:
-            self._add(findings.unknown(area, f'Not checked: {e}.', e.remedy))
+            self._add(area, findings.unknown(f'Not checked: {e}.', e.remedy))
         except BrokenPipeError:
             # Of the output: the client has errors of its own.
             raise
         except (errors.MachineError, OSError) as e:
-            self._add(findings.unknown(area, f'Not checked: {e}'))
+            self._add(area, findings.unknown(f'Not checked: {e}'))
         except Exception as e:
             # An unexpected object hides no other finding. The text of the
             # exception may contain data of a Secret.
-            self._add(findings.unknown(
-                area, f'Not checked: {type(e).__name__} in '
+            self._add(area, findings.unknown(
+                f'Not checked: {type(e).__name__} in '
                 f'{function.__module__}.{function.__name__}.',
                 'This is a bug of sushy-kubevirt: report it.'))
         return True

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections import abc
 import dataclasses
 import enum
+import functools
 import json
 import textwrap
 import typing
@@ -34,50 +35,33 @@ class Status(enum.Enum):
 class Finding:
     """One finding.
 
-    :param area: what was checked, such as ``KubeVirt``
     :param reason: one word for programs; of a condition its reason
     :param message: sentences without a secret
     :param remedy: sentences that say what to do; '' if there is nothing to
         do, or the message says it
+    :param area: what was checked, such as ``KubeVirt``; '' for what the check
+        is about
     """
 
-    area: str
     status: Status
     reason: str
     message: str
     remedy: str = ''
+    area: str = ''
 
 
-def ok(area: str, reason: str, message: str) -> Finding:
-    """Return a `Finding` with status OK."""
-    return Finding(area, Status.OK, reason, message)
+ok = functools.partial(Finding, Status.OK)
+warning = functools.partial(Finding, Status.WARNING)
+problem = functools.partial(Finding, Status.PROBLEM)
+unknown = functools.partial(Finding, Status.UNKNOWN, 'NotChecked')
 
 
-def warning(area: str, reason: str, message: str, remedy: str = '') -> Finding:
-    """Return a `Finding` with status WARNING."""
-    return Finding(area, Status.WARNING, reason, message, remedy)
-
-
-def problem(area: str, reason: str, message: str, remedy: str = '') -> Finding:
-    """Return a `Finding` with status PROBLEM."""
-    return Finding(area, Status.PROBLEM, reason, message, remedy)
-
-
-def unknown(area: str, message: str, remedy: str = '') -> Finding:
-    """Return a `Finding` with status UNKNOWN."""
-    return Finding(area, Status.UNKNOWN, 'NotChecked', message, remedy)
-
-
-def denied(area: str, error: errors.AccessDenied) -> Finding:
-    """Report that a right to read is missing.
-
-    :param area: of the finding
-    :returns: a `Finding` with status UNKNOWN
-    """
+def denied(error: errors.AccessDenied) -> Finding:
+    """Report that a right to read is missing."""
     where = (f'in namespace {error.namespace}' if error.namespace
              else 'in all namespaces')
     return unknown(
-        area, f'Not checked: this user may not {error.verb} '
+        f'Not checked: this user may not {error.verb} '
         f'{error.resource} {where}.', "Use an administrator's kubeconfig.")
 
 
@@ -146,6 +130,6 @@ def as_json(results: abc.Collection[Finding],
     """
     return json.dumps({
         **head, 'summary': totals(results),
-        'findings': [{**dataclasses.asdict(finding),
+        'findings': [{'area': finding.area, **dataclasses.asdict(finding),
                       'status': finding.status.value}
                      for finding in results]}, indent=2)

@@ -58,7 +58,7 @@ def operator(reader: readers.Reader,
                             naming.OPERATOR)
     if deployment is not None:
         yield from _compare(
-            AREA, 'the operator', deployment,
+            'the operator', deployment,
             "Use the program of the operator's version, which is in its pod, "
             'or upgrade the operator: newTag of its image in the manifests, '
             'and kubectl apply -k; or helm upgrade.')
@@ -69,23 +69,23 @@ def bmc(bmc: bmcs.Bmc) -> abc.Iterator[findings.Finding]:
     deployment = bmc.deployment
     if deployment:
         yield from _compare(
-            bmc.area, 'its pod', deployment,
+            'its pod', deployment,
             'Change spec.image of the BMC.' if bmc.spec.image else
             'The operator rolls out the image that it was given (--image): '
             'give it that of the same version, newTag in the manifests or '
             'images.emulator.tag of the chart.')
 
 
-def _compare(area: str, subject: str, deployment: objects.Json,
-             remedy: str) -> abc.Iterator[findings.Finding]:
+def _compare(subject: str, deployment: objects.Json, remedy: str
+             ) -> abc.Iterator[findings.Finding]:
     own = command_line.version()
     for image in dict.fromkeys(filter(None, deployments.images(deployment))):
         given = number(tag(image))
         if given is not None and given != number(own):
             yield findings.warning(
-                area, 'ImageOfAnotherVersion',
+                'ImageOfAnotherVersion',
                 f'The image of {subject} is {image}, and this program has '
                 f'version {own}.', remedy)
         else:
-            yield findings.ok(area, 'ImageFound',
+            yield findings.ok('ImageFound',
                               f'The image of {subject} is {image}.')

@@ -31,52 +31,46 @@ def remedy() -> str:
             'helm upgrade.')
 
 
-def definition(
-        reader: readers.Reader,
-        path: str = manifests.DEFINITION) -> abc.Iterator[findings.Finding]:
-    """Check the CustomResourceDefinition.
-
-    :param path: manifest of this version's
-    """
+def definition(reader: readers.Reader) -> abc.Iterator[findings.Finding]:
+    """Check the CustomResourceDefinition."""
     name = f'{naming.PLURAL}.{naming.GROUP}'
     try:
         installed = reader.get(kinds.DEFINITION, None, name)
-    except errors.AccessDenied as e:
+    except errors.AccessDenied:
         yield _listable(reader)
-        yield findings.denied(DEFINITION, e)
-        return
+        raise
     if installed is None:
         yield findings.problem(
-            DEFINITION, MISSING,
-            f'The CustomResourceDefinition {name} is not installed.', remedy())
+            MISSING, f'The CustomResourceDefinition {name} is not installed.',
+            remedy())
         return
     if not any(condition.get('type') == 'Established'
                and condition.get('status') == 'True' for condition in (
                    installed.get('status') or {}).get('conditions') or ()):
         yield findings.problem(
-            DEFINITION, 'DefinitionNotEstablished',
+            'DefinitionNotEstablished',
             f'The CustomResourceDefinition {name} is not established.',
             f'kubectl describe crd {name} says why.')
         return
-    [wanted] = manifests.read(path)
+    [wanted] = manifests.read(manifests.DEFINITION)
     missing = fields(wanted) - fields(installed)
     more = fields(installed) - fields(wanted)
     if missing:
         yield findings.problem(
-            DEFINITION, 'DefinitionOutdated',
+            'DefinitionOutdated',
             'The CustomResourceDefinition is of another version than this '
             f'program: it lacks {_some(missing)}.',
             'Apply that of this version: kubectl apply -k '
             f"{manifests.where('crd')}")
     elif more:
         yield findings.warning(
-            DEFINITION, 'DefinitionNewer',
+            'DefinitionNewer',
             'The CustomResourceDefinition has fields that this program does '
             f'not know: {_some(more)}.',
             "Use the program of the operator's version.")
     else:
         yield findings.ok(
-            DEFINITION, 'DefinitionInstalled',
+            'DefinitionInstalled',
             f'The CustomResourceDefinition {name} is that of this version.')
 
 
@@ -116,19 +110,13 @@ def _listable(reader: readers.Reader) -> findings.Finding:
         next(reader.iterate(bmc_resources.BMC), None)
     except errors.Unavailable as e:
         return findings.problem(
-            DEFINITION, MISSING, f'{e}.', remedy())
-    return findings.ok(DEFINITION, 'DefinitionInstalled',
-                       f'{naming.KIND} is served.')
+            MISSING, f'{e}.', remedy())
+    return findings.ok('DefinitionInstalled', f'{naming.KIND} is served.')
 
 
-def policies(
-        reader: readers.Reader,
-        path: str = manifests.ADMISSION) -> abc.Iterator[findings.Finding]:
-    """Check the ValidatingAdmissionPolicies and their bindings.
-
-    :param path: manifest of this version's
-    """
-    wanted = manifests.read(path)
+def policies(reader: readers.Reader) -> abc.Iterator[findings.Finding]:
+    """Check the ValidatingAdmissionPolicies and their bindings."""
+    wanted = manifests.read(manifests.ADMISSION)
     missing, other = [], []
     for resource, prefix in ((kinds.POLICY, ''),
                              (kinds.POLICY_BINDING, 'the binding of ')):
@@ -142,16 +130,16 @@ def policies(
                 other.append(prefix + name)
     if missing:
         yield findings.problem(
-            POLICIES, 'PolicyMissing',
+            'PolicyMissing',
             f"Not installed: {', '.join(missing)}. An attacker who controls "
             "a BMC's pod could read Secrets and volumes of its namespace.",
             remedy())
     if other:
         yield findings.problem(
-            POLICIES, 'PolicyDiffers',
+            'PolicyDiffers',
             f"Not as in this version: {', '.join(other)}.", remedy())
     if not missing and not other:
-        yield findings.ok(POLICIES, 'PoliciesInstalled',
+        yield findings.ok('PoliciesInstalled',
                           'The admission policies are those of this version.')
 
 

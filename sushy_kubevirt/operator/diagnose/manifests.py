@@ -20,14 +20,13 @@ from sushy_kubevirt.kube import objects
 _INSTALLED, _CHECKOUT = 'etc/sushy-kubevirt/kubernetes', 'etc/kubernetes'
 
 
-def places(module: str = __file__) -> tuple[pathlib.Path, pathlib.Path]:
+def places() -> tuple[pathlib.Path, pathlib.Path]:
     """List where the manifests may be.
 
-    :param module: path of a module of this program
     :returns: where ``data_files`` of setup.cfg are installed with it, by
         ``pip install --user`` elsewhere than usually, and etc/ of a checkout
     """
-    packages = pathlib.Path(module).parents[3]
+    packages = pathlib.Path(__file__).parents[3]
     data = (site.getuserbase() if packages == pathlib.Path(
         site.getusersitepackages()) else sysconfig.get_path('data'))
     return pathlib.Path(data) / _INSTALLED, packages / _CHECKOUT
@@ -57,16 +56,14 @@ class Missing(OSError):
               '--force-reinstall --no-deps; or run the program of a clone.')
 
 
-def read(path: str, folders: abc.Iterable[pathlib.Path] = FOLDERS
-         ) -> list[objects.Json]:
+def read(path: str) -> list[objects.Json]:
     """Read a manifest.
 
     :param path: such as `DEFINITION`
-    :param folders: to search
     :returns: its objects
     :raises: `Missing` if no folder has it
     """
-    for folder in folders:
+    for folder in FOLDERS:
         try:
             text = (folder / path).read_text()
         except OSError:
@@ -74,22 +71,20 @@ def read(path: str, folders: abc.Iterable[pathlib.Path] = FOLDERS
         return [obj for obj in yaml.safe_load_all(text) if obj]
     raise Missing(
         f'the manifest {path} is in none of '
-        + ', '.join(map(str, folders)))
+        + ', '.join(map(str, FOLDERS)))
 
 
-def where(path: str = '',
-          folders: abc.Iterable[pathlib.Path] = FOLDERS) -> str:
+def where(path: str = '') -> str:
     """Tell an administrator where manifests are.
 
     :param path: of a file or folder in the folder of the manifests
-    :param folders: to search
     :returns: text to insert in a sentence: a path; in a pod, whose files
         kubectl elsewhere does not see, what it is relative to
     """
     if 'KUBERNETES_SERVICE_HOST' in os.environ:
         return (f'{pathlib.PurePath(_CHECKOUT, path)} (in a clone of this '
                 f'version; {_INSTALLED} where its package is installed)')
-    folder = next((folder for folder in folders
+    folder = next((folder for folder in FOLDERS
                    if (folder / DEFINITION).is_file()),
                   pathlib.Path(_CHECKOUT))
     return str(folder / path)

@@ -52,32 +52,26 @@ def backends(reader: readers.Reader,
                  for address in endpoint.get('addresses') or ()}
     if addresses:
         yield findings.ok(
-            bmc.area, 'EndpointsReady', f'Service {name} forwards to '
+            'EndpointsReady', f'Service {name} forwards to '
             f"{', '.join(sorted(addresses))}.")
         return
     yield findings.problem(
-        bmc.area, 'NoReadyEndpoint',
-        f'Service {name} has no ready pod behind it.',
+        'NoReadyEndpoint', f'Service {name} has no ready pod behind it.',
         f'kubectl --namespace {namespace} describe pods --selector '
         f'{stored_names.BMC_NAME}={naming.label(bmc.spec.name)} shows why.')
 
 
-def protocols(
-        reader: readers.Reader, bmc: bmcs.Bmc, system_namespace: str,
-        take: abc.Callable[[bytes], object],
-        progress: abc.Callable[[str], None]) -> abc.Iterator[findings.Finding]:
+def protocols(reader: readers.Reader, bmc: bmcs.Bmc, system_namespace: str
+              ) -> abc.Iterator[findings.Finding]:
     """Check whether Redfish and IPMI answer at the address for clients.
 
-    :param bmc: has a Service
+    :param bmc: has a Service; gets the certificate that Redfish serves
     :param system_namespace: the operator's, for advice
-    :param take: called with the certificate that Redfish serves, DER, if
-        there is one
-    :param progress: called with a sentence before a slow step
     """
     def redfish(name: str, host: str, port: int,
                 tls: bool) -> tuple[probes.Answer, findings.Finding]:
         server = f'{name} at {endpoints.bracketed(host)}:{port}'
-        progress(f'Connecting to {server}')
+        reader.progress(f'Connecting to {server}')
         answer = probes.redfish(host, port, tls, reader.remaining(_SECONDS))
         return answer, _judge(reader, bmc, system_namespace, server, answer)
 
@@ -93,15 +87,14 @@ def protocols(
     if address and bmc.spec.redfish.enabled and deployments.REDFISH in ports:
         port, tls = ports[deployments.REDFISH], not bmc.spec.redfish.plain
         answer, finding = redfish('Redfish', address, port, tls)
-        if answer.certificate:
-            take(answer.certificate)
+        bmc.served = answer.certificate
         yield finding
     for host in routes.hosts(bmc.verdict.route if bmc.verdict else None):
         yield redfish(_ROUTE, host, _HTTPS, True)[1]
     if address and bmc.spec.ipmi and deployments.IPMI in ports:
         port = ports[deployments.IPMI]
         server = f'IPMI at {endpoints.bracketed(address)}:{port}'
-        progress(f'Connecting to {server}')
+        reader.progress(f'Connecting to {server}')
         yield _judge(reader, bmc, system_namespace, server, probes.ipmi(
             address, port, reader.remaining(_SECONDS)))
 
@@ -130,12 +123,12 @@ def _node(reader: readers.Reader) -> str | None:
 def _judge(reader: readers.Reader, bmc: bmcs.Bmc, system_namespace: str,
            server: str, answer: probes.Answer) -> findings.Finding:
     if not answer.fault:
-        return findings.ok(bmc.area, 'Answers', f'{server} answers.')
+        return findings.ok('Answers', f'{server} answers.')
     if (not answer.reached and not server.startswith(_ROUTE)
             and bmc.spec.service.type != network.LOAD_BALANCER
             and not _in_cluster()):
         return findings.unknown(
-            bmc.area, f'{server} is not reached from here ({answer.fault}), '
+            f'{server} is not reached from here ({answer.fault}), '
             'which is usual for an address of the cluster or of a node.',
             'Run this command in the cluster, for instance: kubectl '
             f'--namespace {system_namespace} exec deployment/{naming.OPERATOR}'
@@ -144,7 +137,7 @@ def _judge(reader: readers.Reader, bmc: bmcs.Bmc, system_namespace: str,
     policies = _policies(reader, bmc)
     examples = manifests.where('samples/network-policies')
     return findings.problem(
-        bmc.area, 'NoAnswer' if answer.reached else 'NotReached',
+        'NoAnswer' if answer.reached else 'NotReached',
         f'{server} does not answer: {answer.fault}.',
         (f"NetworkPolicies limit who may reach its pod: {', '.join(policies)}."
          f' Check that they admit this client (examples: {examples}). '

@@ -95,51 +95,48 @@ def hosts(reader: readers.Reader,
     """Check whether the operator knows the networks of Services."""
     if settings.denies_hosts or reader.serves_kind(
             cluster_hosts.SERVICE_CIDR):
-        yield findings.ok(AREA, 'ServicesDenied',
+        yield findings.ok('ServicesDenied',
                           'BMCs may not reach the networks of Services.')
     else:
         yield findings.warning(
-            AREA, 'ServicesNotDenied',
+            'ServicesNotDenied',
             'Clients of BMCs may have them request URLs of Services: '
             f'{cluster_hosts.UNSERVED}.',
             'Name the network of Services by --denied-hosts, or deniedHosts '
             'in the values of the chart.')
 
 
-def operator(
-        reader: readers.Reader, namespace: str,
-        progress: abc.Callable[[str], None]) -> abc.Iterator[findings.Finding]:
+def operator(reader: readers.Reader, namespace: str
+             ) -> abc.Iterator[findings.Finding]:
     """Check the Deployment and the Lease.
 
     :param namespace: the operator's
-    :param progress: called with a sentence before a slow step
     """
     deployment = reader.get(bmc_resources.DEPLOYMENT, namespace,
                             naming.OPERATOR)
-    holder = _holder(reader, namespace, progress)
+    holder = _holder(reader, namespace)
     wanted = (deployment or {}).get('spec', {}).get('replicas', 1)
     if deployment is None and not holder:
         yield _missing(reader, namespace)
     elif (deployment is not None and wanted
           and not deployments.is_ready(deployment)):
         yield findings.problem(
-            AREA, 'OperatorNotReady',
+            'OperatorNotReady',
             f'No pod of Deployment {namespace}/{naming.OPERATOR} is ready.'
             f"{deployments.failure_message(deployment.get('status') or {})}",
             f'kubectl --namespace {namespace} describe pods --selector '
             f'{_LABEL} shows why, and so does its log.')
     elif deployment is not None and wanted:
         yield findings.ok(
-            AREA, 'OperatorReady',
+            'OperatorReady',
             f"{deployment['status'].get('readyReplicas')} of {wanted} pods of "
             f'Deployment {namespace}/{naming.OPERATOR} are ready.')
     if holder:
-        yield findings.ok(AREA, 'LeaseHeld',
+        yield findings.ok('LeaseHeld',
                           f'Replica {holder} holds the Lease and renews it.')
     elif deployment is not None:
         yield findings.problem(
-            AREA, 'LeaseNotHeld',
-            f'No replica renews the Lease {namespace}/'
+            'LeaseNotHeld', f'No replica renews the Lease {namespace}/'
             f'{naming.OPERATOR}: BMCs keep working, and none is '
             'created, changed or restored.',
             'Start the operator; kubectl --namespace '
@@ -157,7 +154,7 @@ def _missing(reader: readers.Reader, namespace: str) -> findings.Finding:
     except errors.AccessDenied:
         pass
     return findings.problem(
-        AREA, 'OperatorMissing',
+        'OperatorMissing',
         f'There is no operator in namespace {namespace}: no Deployment '
         f'{naming.OPERATOR}, and no replica that renews its Lease.',
         'There is one in namespace '
@@ -165,8 +162,7 @@ def _missing(reader: readers.Reader, namespace: str) -> findings.Finding:
         else installation.remedy())
 
 
-def _holder(reader: readers.Reader, namespace: str,
-            progress: abc.Callable[[str], None]) -> str | None:
+def _holder(reader: readers.Reader, namespace: str) -> str | None:
     """Find the replica that renews the Lease.
 
     Clocks need not agree: a Lease that seems to be expired is watched for
@@ -182,8 +178,8 @@ def _holder(reader: readers.Reader, namespace: str,
     renewed = spec.get('renewTime') or ''
     if 0 <= _age(renewed) < seconds:
         return spec['holderIdentity']
-    progress(f'The Lease seems to be expired; waiting {seconds} s for its '
-             'renewal')
+    reader.progress(f'The Lease seems to be expired; waiting {seconds} s for '
+                    'its renewal')
     end = time.monotonic() + reader.remaining(seconds)
     while time.monotonic() < end:
         time.sleep(_PAUSE)
@@ -214,14 +210,14 @@ def authority(reader: readers.Reader,
         naming.AUTHORITY)
     if secret is None:
         yield findings.ok(
-            AREA, 'AuthorityMissing', f'{subject} does not exist yet; the '
+            'AuthorityMissing', f'{subject} does not exist yet; the '
             'operator creates it for the first BMC that needs it.')
         return
     pair = secret_summary.pair(secret)
     fault = pki.fault(pair)
     if fault:
         yield findings.problem(
-            AREA, 'AuthorityUnusable', f'{subject} is unusable: {fault}.',
+            'AuthorityUnusable', f'{subject} is unusable: {fault}.',
             'Correct it, or delete it: the operator then creates a new one, '
             'and clients need its certificate.')
         return
@@ -229,10 +225,10 @@ def authority(reader: readers.Reader,
     now = datetime.datetime.now(datetime.UTC)
     if not begin <= now < end:
         yield findings.problem(
-            AREA, 'AuthorityExpired',
+            'AuthorityExpired',
             f'{subject} is valid from {begin:%F} to {end:%F}.',
             'Delete it: the operator creates a new one, and clients need its '
             'certificate.')
         return
-    yield findings.ok(AREA, 'AuthorityValid', f'{subject} is valid until '
+    yield findings.ok('AuthorityValid', f'{subject} is valid until '
                       f'{end:%F}.')

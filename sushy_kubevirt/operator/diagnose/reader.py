@@ -32,11 +32,20 @@ class Reader:
     not serve the kind, `OutOfTime` at the deadline.
 
     :param seconds: time for all requests together
+    :param progress: called with a sentence before a slow step
     """
 
-    def __init__(self, client: clients.Client, seconds: float) -> None:
-        self.client = client
+    def __init__(self, client: clients.Client, seconds: float,
+                 progress: abc.Callable[[str], None]) -> None:
+        self._client = client
         self._end = time.monotonic() + seconds
+        self.progress = progress
+
+    @property
+    def client(self) -> clients.Client:
+        """The client, for a request before the deadline."""
+        self.remaining(0)
+        return self._client
 
     def remaining(self, limit: float) -> float:
         """Take from the time that is left.
@@ -52,23 +61,19 @@ class Reader:
 
     def version(self) -> str:
         """Return ``gitVersion`` of the API server, such as ``v1.34.4``."""
-        self.remaining(0)
         return self.client.version().get('gitVersion', '')
 
     def serves(self, group: str) -> bool:
         """Tell whether the API server serves an API group."""
-        self.remaining(0)
         return self.client.serves_group(group)
 
     def serves_kind(self, resource: api_resources.AnyResource) -> bool:
         """Tell whether the API server serves a kind."""
-        self.remaining(0)
         return self.client.serves(resource)
 
     def get(self, resource: api_resources.Resource[objects.ObjectT],
             namespace: str | None, name: str) -> objects.ObjectT | None:
         """Return the object, a dict; None if it does not exist."""
-        self.remaining(0)
         try:
             return self.client.get(resource, namespace, name)
         except errors.ObjectNotFound:
@@ -80,7 +85,6 @@ class Reader:
 
         :returns: the object, a dict; None if it does not exist
         """
-        self.remaining(0)
         return next((obj for items, _ in self.client.pages(
             resource, namespace, field_selector=f'metadata.name={name}')
             for obj in items), None)
@@ -95,7 +99,6 @@ class Reader:
                 namespace: str | None = None,
                 labels: str = '') -> abc.Iterator[objects.ObjectT]:
         """Read a collection page by page."""
-        self.remaining(0)
         for items, _ in self.client.pages(resource, namespace, labels):
             yield from items
             self.remaining(0)
@@ -130,7 +133,6 @@ class Reader:
 
     def _review(self, resource: api_resources.Resource[objects.Json],
                 **members: objects.Json) -> objects.Json:
-        self.remaining(0)
         return self.client.create(resource, None, {
             'apiVersion': resource.api_version, 'kind': resource.kind,
             'metadata': {}, **members})

@@ -11,7 +11,6 @@ from collections import abc
 from concurrent import futures
 import typing
 
-from sushy_kubevirt.kube import errors
 from sushy_kubevirt.kube import objects
 from sushy_kubevirt.operator import bmc_resources
 from sushy_kubevirt.operator.diagnose import findings
@@ -37,15 +36,10 @@ _LISTED = 6
 Attributes: typing.TypeAlias = dict[str, str]
 
 
-def operator(reader: readers.Reader, settings: operator_state.Settings,
-             progress: abc.Callable[[str], None],
-             path: str = manifests.ACCESS) -> abc.Iterator[findings.Finding]:
-    """Check the rights of the operator's account.
-
-    :param progress: called with a sentence before a slow step
-    :param path: manifest with the operator's roles
-    """
-    roles = manifests.read(path)
+def operator(reader: readers.Reader, settings: operator_state.Settings
+             ) -> abc.Iterator[findings.Finding]:
+    """Check the rights of the operator's account."""
+    roles = manifests.read(manifests.ACCESS)
     [everywhere] = manifests.of_kind(roles, 'ClusterRole')
     [own] = manifests.of_kind(roles, 'Role')
     rules = list(everywhere['rules'])
@@ -60,22 +54,19 @@ def operator(reader: readers.Reader, settings: operator_state.Settings,
         manifests.read(manifests.NETWORKS), 'ClusterRole')
     asked += attributes(networks['rules'], '')
     yield from _check(
-        reader, AREA, objects.ObjectKey(settings.namespace, settings.account),
-        asked, progress, installation.remedy())
+        reader, objects.ObjectKey(settings.namespace, settings.account),
+        asked, installation.remedy())
 
 
-def bmc(reader: readers.Reader, area: str, bmc: spec.Bmc, name: str,
-        settings: operator_state.Settings,
-        progress: abc.Callable[[str], None]) -> abc.Iterator[findings.Finding]:
+def bmc(reader: readers.Reader, bmc: spec.Bmc, name: str,
+        settings: operator_state.Settings) -> abc.Iterator[findings.Finding]:
     """Check the rights of the account of a BMC's pod.
 
-    :param area: of the findings
     :param name: of its pod's ServiceAccount
-    :param progress: called with a sentence before a slow step
     """
     if reader.get(bmc_resources.ACCOUNT, bmc.namespace, name) is None:
         yield findings.problem(
-            area, 'AccountMissing',
+            'AccountMissing',
             f'ServiceAccount {bmc.namespace}/{name} does not exist.',
             'The operator creates it; see the findings about the operator, '
             'and its log.')
@@ -84,8 +75,8 @@ def bmc(reader: readers.Reader, area: str, bmc: spec.Bmc, name: str,
     role = (f'{name}-vms-N' if shared and bmc.vm.namespace == bmc.namespace
             else naming.access(bmc.name, bmc.namespace, bmc.vm.namespace))
     yield from _check(
-        reader, area, objects.ObjectKey(bmc.namespace, name), attributes(
-            rbac.rules(bmc, settings.uploads), bmc.vm.namespace), progress,
+        reader, objects.ObjectKey(bmc.namespace, name), attributes(
+            rbac.rules(bmc, settings.uploads), bmc.vm.namespace),
         f'The operator keeps Role and RoleBinding {bmc.vm.namespace}/{role}; '
         'see the findings about the operator, and its log.')
 
@@ -110,29 +101,24 @@ def attributes(rules: abc.Iterable[objects.Json],
     return requests
 
 
-def _check(reader: readers.Reader, area: str, account: objects.ObjectKey,
-           asked: list[Attributes], progress: abc.Callable[[str], None],
-           remedy: str) -> abc.Iterator[findings.Finding]:
+def _check(reader: readers.Reader, account: objects.ObjectKey,
+           asked: list[Attributes], remedy: str
+           ) -> abc.Iterator[findings.Finding]:
     namespace, name = account
     user = f'system:serviceaccount:{namespace}:{name}'
-    progress(f'Asking for {len(asked)} rights of {namespace}/{name}')
-    try:
-        # An account may ask about itself without a right to ask about others.
-        itself = reader.user() == user
-        missing = _denied(reader, asked, None if itself else account)
-    except errors.AccessDenied as e:
-        yield findings.denied(area, e)
-        return
+    reader.progress(f'Asking for {len(asked)} rights of {namespace}/{name}')
+    # An account may ask about itself without a right to ask about others.
+    itself = reader.user() == user
+    missing = _denied(reader, asked, None if itself else account)
     if not missing:
         yield findings.ok(
-            area, 'RightsGranted',
+            'RightsGranted',
             f'{user} has all {len(asked)} rights that it needs.')
         return
     lines = _lines(missing)
     more = len(lines) - _LISTED
     yield findings.problem(
-        area, 'RightsMissing',
-        f"{user} may not {'; '.join(lines[:_LISTED])}"
+        'RightsMissing', f"{user} may not {'; '.join(lines[:_LISTED])}"
         + (f'; and so on, {more} more.' if more > 0 else '.'), remedy)
 
 

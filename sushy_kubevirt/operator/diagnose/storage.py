@@ -39,38 +39,32 @@ def default_class(reader: readers.Reader) -> abc.Iterator[findings.Finding]:
     name = _default(classes.values())
     if name is None:
         yield findings.warning(
-            AREA, 'NoDefaultStorageClass',
-            'The cluster has no default storage class'
+            'NoDefaultStorageClass', 'The cluster has no default storage class'
             + (f" (but {', '.join(sorted(classes))})" if classes else
                ', nor any other') + ': virtual media of BMCs that name none '
             'are not provided.',
             f'Annotate one with {_DEFAULT[0]}=true, or set '
             'spec.virtualMedia.storageClassName of the BMCs.')
         return
-    yield from _check(reader, AREA, classes[name],
+    yield from _check(reader, classes[name],
                       f'Default storage class {name}', _MODE)
 
 
-def of_bmc(reader: readers.Reader, area: str,
-           media: spec.Media) -> abc.Iterator[findings.Finding]:
-    """Check the class and the access mode that a BMC names.
-
-    :param area: of the findings
-    :returns: none if it names neither
-    """
+def of_bmc(reader: readers.Reader, media: spec.Media
+           ) -> abc.Iterator[findings.Finding]:
+    """Check the class and the access mode that a BMC names, if any."""
     if not media.storage_class and not media.access_mode:
         return
     classes = _classes(reader)
     name = media.storage_class or _default(classes.values())
     if media.storage_class and name not in classes:
         yield findings.problem(
-            area, 'StorageClassMissing',
+            'StorageClassMissing',
             f'Storage class {name} of spec.virtualMedia.storageClassName does '
             'not exist: virtual media are not provided.',
             'Create it, or name another one.')
     elif name:
-        yield from _check(reader, area, classes[name],
-                          f'Storage class {name}',
+        yield from _check(reader, classes[name], f'Storage class {name}',
                           media.access_mode or _MODE)
 
 
@@ -95,13 +89,13 @@ def _default(classes: abc.Iterable[objects.Json]) -> str | None:
     return None
 
 
-def _check(reader: readers.Reader, area: str, storage_class: objects.Json,
-           what: str, mode: str) -> abc.Iterator[findings.Finding]:
+def _check(reader: readers.Reader, storage_class: objects.Json, what: str,
+           mode: str) -> abc.Iterator[findings.Finding]:
     name = storage_class['metadata']['name']
     provisioner = storage_class.get('provisioner')
     if provisioner == _NO_PROVISIONER:
         yield findings.warning(
-            area, 'NoProvisioner', f'{what} has no provisioner: a medium '
+            'NoProvisioner', f'{what} has no provisioner: a medium '
             'waits until an administrator creates a volume for it.',
             'Use a class with a provisioner.')
     if not reader.serves(api_resources.DATA_VOLUME.group):
@@ -113,13 +107,13 @@ def _check(reader: readers.Reader, area: str, storage_class: objects.Json,
         for mode in properties.get('accessModes') or ()})
     if not modes and mode == _AUTO:
         yield findings.warning(
-            area, 'AccessModeUnknown',
+            'AccessModeUnknown',
             f"CDI's StorageProfile of {what[:1].lower()}{what[1:]} has no "
             'access mode, and spec.virtualMedia.accessMode is auto: CDI '
             'refuses the claims of media.', 'Name a mode.')
     elif modes and mode not in (_AUTO, *modes):
         yield findings.warning(
-            area, 'AccessModeNotOffered',
+            'AccessModeNotOffered',
             f"{what} offers {', '.join(modes)} by CDI's StorageProfile, and "
             f'{mode} is requested: if its provisioner refuses that, media '
             'are not provided.',
@@ -127,6 +121,6 @@ def _check(reader: readers.Reader, area: str, storage_class: objects.Json,
             'class for media (spec.virtualMedia.storageClassName).')
     else:
         yield findings.ok(
-            area, 'StorageClassFound', f'{what} ({provisioner}) '
+            'StorageClassFound', f'{what} ({provisioner}) '
             + (f"offers {', '.join(modes)}." if modes else
                'exists; CDI does not know its access modes.'))

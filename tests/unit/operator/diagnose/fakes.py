@@ -92,18 +92,14 @@ class Client:
                 for key, value in one.items()) for one in self.lacking)}}
 
 
-def reading(client, seconds=60):
+def reading(client, seconds=60, progress=lambda sentence: None):
     """:returns: a `reader.Reader`"""
-    return reader.Reader(client, seconds)
+    return reader.Reader(client, seconds, progress)
 
 
 def brief(found):
     """:returns: list of (status, reason)"""
     return [(one.status.value, one.reason) for one in found]
-
-
-def quiet(sentence):
-    """Ignore progress."""
 
 
 KUBEVIRT, BMC, SECRET = (api_resources.KUBEVIRT, bmc_resources.BMC,

@@ -47,8 +47,7 @@ class CertificatesTestCase(base.BaseTestCase):
                               {'service': bodies.service()})
         found = list(certificates.check(
             fakes.reading(self.client), bmcs.Bmc(
-                'BMC lab/node', judged[0], {}, *judged[1:], pem), served,
-            now))
+                judged[0], {}, *judged[1:], pem, served), now))
         self.message = ' '.join(one.message for one in found)
         return fakes.brief(found)
 

@@ -132,13 +132,13 @@ class CommandTestCase(base.BaseTestCase):
             (found['status'], found['message'], found['remedy']))
 
     def test_exit_status(self):
-        warning = findings.warning('A', 'B', 'c')
-        for one, status in ((warning, 0), (findings.unknown('A', 'c'), 0),
-                            (findings.ok('A', 'B', 'c'), 0),
-                            (findings.problem('A', 'B', 'c'), 1)):
+        warning = findings.warning('B', 'c')
+        for one, status in ((warning, 0), (findings.unknown('c'), 0),
+                            (findings.ok('B', 'c'), 0),
+                            (findings.problem('B', 'c'), 1)):
             with mock.patch.object(
                     command.Run, 'cluster',
-                    lambda self, *args, one=one: self._add(one)):
+                    lambda self, *args, one=one: self._add('A', one)):
                 self.assertEqual(status, self.diagnose()[0])
 
     def test_name_of_the_bmc(self):
@@ -205,8 +205,7 @@ class CommandTestCase(base.BaseTestCase):
 class TextTestCase(base.BaseTestCase):
 
     def test_summary(self):
-        one = [findings.problem('A', 'B', 'c'),
-               findings.warning('A', 'B', 'c')]
+        one = [findings.problem('B', 'c'), findings.warning('B', 'c')]
         self.assertEqual('1 problem, 1 warning, 0 not checked, 0 ok',
                          findings.summary(one))
         self.assertEqual('2 problems, 2 warnings, 0 not checked, 0 ok',
@@ -216,7 +215,7 @@ class TextTestCase(base.BaseTestCase):
 
     def test_lines_are_wrapped(self):
         found = findings.text(findings.warning(
-            'Area', 'Reason', 'word ' * 30, 'remedy ' * 20))
+            'Reason', 'word ' * 30, 'remedy ' * 20, 'Area'))
         lines = found.splitlines()
         self.assertTrue(lines[0].startswith('warning   Area: word word'))
         self.assertEqual([], [one for one in lines if len(one) > 79])
@@ -226,14 +225,14 @@ class TextTestCase(base.BaseTestCase):
     def test_terminal_is_not_controlled(self):
         for one in '\x1b', '\x07', '\x9b', '\x7f', '\u202e', '\ud800':
             found = findings.text(findings.problem(
-                'Area', 'Reason', f'a{one}[2J\nb', f'c{one}d\u2028e'))
+                'Reason', f'a{one}[2J\nb', f'c{one}d\u2028e', 'Area'))
             self.assertEqual('problem   Area: a\ufffd[2J b\n'
                              '          -> c\ufffdd e', found)
             self.assertEqual(one, json.loads(findings.as_json([
-                findings.ok('Area', 'Reason', one)], {}))['findings'][0][
+                findings.ok('Reason', one)], {}))['findings'][0][
                     'message'])
 
     def test_endless_message(self):
-        found = findings.text(findings.ok('Area', 'Reason', 'ab ' * 100000))
+        found = findings.text(findings.ok('Reason', 'ab ' * 100000))
         self.assertLess(len(found), 3000)
         self.assertTrue(found.endswith(' …'))

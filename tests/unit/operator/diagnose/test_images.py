@@ -56,7 +56,7 @@ class ImagesTestCase(base.BaseTestCase):
 
     def bmc(self, live, **spec):
         bmc, *judged = cases.judged(bodies.body(**spec), {'deployment': live})
-        return list(images.bmc(bmcs.Bmc('BMC lab/node', bmc, {}, *judged)))
+        return list(images.bmc(bmcs.Bmc(bmc, {}, *judged)))
 
     def test_bmc(self):
         self.assertEqual([], self.bmc(None))

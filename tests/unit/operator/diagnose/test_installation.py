@@ -4,10 +4,12 @@
 import copy
 import pathlib
 import sysconfig
+from unittest import mock
 
 import fixtures
 from oslotest import base
 
+from sushy_kubevirt.kube import errors
 from sushy_kubevirt.operator.diagnose import installation
 from sushy_kubevirt.operator.diagnose import kinds
 from sushy_kubevirt.operator.diagnose import manifests
@@ -69,9 +71,10 @@ class DefinitionTestCase(base.BaseTestCase):
 
     def test_user_who_may_not_read_definitions(self):
         self.client.denied.add(kinds.DEFINITION)
-        self.assertEqual(
-            [('ok', 'DefinitionInstalled'), ('unknown', 'NotChecked')],
-            fakes.brief(self.check()))
+        found = installation.definition(fakes.reading(self.client))
+        self.assertEqual([('ok', 'DefinitionInstalled')],
+                         fakes.brief([next(found)]))
+        self.assertRaises(errors.AccessDenied, next, found)
 
 
 class PoliciesTestCase(base.BaseTestCase):
@@ -128,10 +131,10 @@ class ManifestsTestCase(base.BaseTestCase):
     def test_first_folder_that_has_it(self):
         folder = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
         (folder / 'a').write_text('---\n---\nkind: X\n')
-        self.assertEqual([{'kind': 'X'}], manifests.read(
-            'a', (folder / 'none', folder)))
-        e = self.assertRaises(manifests.Missing, manifests.read, 'b',
-                              (folder,))
+        self.useFixture(fixtures.MockPatchObject(
+            manifests, 'FOLDERS', (folder / 'none', folder)))
+        self.assertEqual([{'kind': 'X'}], manifests.read('a'))
+        e = self.assertRaises(manifests.Missing, manifests.read, 'b')
         self.assertIn(str(folder), str(e))
 
     def test_places(self):
@@ -142,13 +145,18 @@ class ManifestsTestCase(base.BaseTestCase):
                             ('getusersitepackages', user)):
             self.useFixture(fixtures.MonkeyPatch(
                 f'site.{name}', lambda value=value: str(value)))
+
+        def places(packages):
+            with mock.patch.object(
+                    manifests, '__file__', str(packages / module)):
+                return manifests.places()
         # By pip install --user.
         self.assertEqual(folder / 'etc/sushy-kubevirt/kubernetes',
-                         manifests.places(user / module)[0])
+                         places(user)[0])
         self.assertEqual(
             (pathlib.Path(sysconfig.get_path('data'))
              / 'etc/sushy-kubevirt/kubernetes', folder / 'etc/kubernetes'),
-            manifests.places(folder / module))
+            places(folder))
 
     def test_remedies_name_the_folder(self):
         self.useFixture(fixtures.EnvironmentVariable(
@@ -156,8 +164,9 @@ class ManifestsTestCase(base.BaseTestCase):
         folder = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
         (folder / 'crd').mkdir()
         (folder / manifests.DEFINITION).touch()
-        self.assertEqual(str(folder / 'crd'), manifests.where(
-            'crd', (folder / 'none', folder)))
+        with mock.patch.object(
+                manifests, 'FOLDERS', (folder / 'none', folder)):
+            self.assertEqual(str(folder / 'crd'), manifests.where('crd'))
         self.assertIn(f'kubectl apply -k {manifests.where()}, or',
                       installation.remedy())
         self.assertTrue(pathlib.Path(manifests.where('crd')).is_absolute())

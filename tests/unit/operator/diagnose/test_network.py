@@ -172,7 +172,7 @@ class PathTestCase(base.BaseTestCase):
             @property
             def service(self):
                 return live
-        return Bmc('BMC lab/node', bodies.bmc(**spec), {})
+        return Bmc(bodies.bmc(**spec), {})
 
     def slices(self, *ready):
         self.client.put(kinds.ENDPOINT_SLICE, fakes.named(
@@ -197,16 +197,15 @@ class PathTestCase(base.BaseTestCase):
                 f'sushy_kubevirt.operator.diagnose.probes.{name}',
                 lambda *args, answer=answer: self.calls.append(
                     args) or answer))
-        self.calls, self.taken = [], []
+        self.calls = []
         return list(network.protocols(
-            fakes.reading(self.client), bmc, 'bmcs', self.taken.append,
-            fakes.quiet))
+            fakes.reading(self.client), bmc, 'bmcs'))
 
     def test_both_protocols(self):
-        found = self.protocols(self.bmc(), probes.Answer(
-            True, certificate=b'der'))
+        bmc = self.bmc()
+        found = self.protocols(bmc, probes.Answer(True, certificate=b'der'))
         self.assertEqual([('ok', 'Answers')] * 2, fakes.brief(found))
-        self.assertEqual([b'der'], self.taken)
+        self.assertEqual(b'der', bmc.served)
         self.assertEqual([('10.0.0.7', 443, True), ('10.0.0.7', 623)],
                          [one[:-1] for one in self.calls])
         self.assertIn('Redfish at 10.0.0.7:443', found[0].message)

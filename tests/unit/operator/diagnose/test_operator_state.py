@@ -47,7 +47,7 @@ class OperatorTestCase(base.BaseTestCase):
 
     def check(self):
         return list(operator_state.operator(
-            fakes.reading(self.client), SYSTEM, self.steps.append))
+            fakes.reading(self.client, progress=self.steps.append), SYSTEM))
 
     def test_ready(self):
         self.client.put(bmc_resources.DEPLOYMENT, deployment())
@@ -99,8 +99,8 @@ class OperatorTestCase(base.BaseTestCase):
         def renew(sentence):
             self.client.put(bmc_resources.LEASE, lease(age=90))
         self.assertEqual([('ok', 'LeaseHeld')], fakes.brief(
-            operator_state.operator(fakes.reading(self.client), SYSTEM,
-                                    renew)))
+            operator_state.operator(fakes.reading(
+                self.client, progress=renew), SYSTEM)))
 
     def test_settings(self):
         def read():

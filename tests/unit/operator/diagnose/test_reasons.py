@@ -24,7 +24,7 @@ def reasons():
         for node in ast.walk(tree):
             if isinstance(node, ast.Call) and getattr(
                     node.func, 'attr', '') in ('problem', 'warning'):
-                found |= set(words(node.args[1], constants))
+                found |= set(words(node.args[0], constants))
     return found
 
 

@@ -3,6 +3,7 @@
 
 from oslotest import base
 
+from sushy_kubevirt.kube import errors
 from sushy_kubevirt.operator import bmc_resources
 from sushy_kubevirt.operator.diagnose import kinds
 from sushy_kubevirt.operator.diagnose import operator_state
@@ -23,7 +24,7 @@ class RightsTestCase(base.BaseTestCase):
     def operator(self, **settings):
         return list(rights.operator(
             fakes.reading(self.client),
-            operator_state.Settings('system', **settings), fakes.quiet))
+            operator_state.Settings('system', **settings)))
 
     def asked(self):
         """Return what was asked as (verb, resource.group, namespace)."""
@@ -97,13 +98,12 @@ class RightsTestCase(base.BaseTestCase):
 
     def test_user_who_may_not_ask(self):
         self.client.denied.add(kinds.ACCESS_REVIEW)
-        self.assertEqual([('unknown', 'NotChecked')],
-                         fakes.brief(self.operator()))
+        self.assertRaises(errors.AccessDenied, self.operator)
 
     def bmc(self, uploads=False, account='node-virtbmc'):
         return list(rights.bmc(
-            fakes.reading(self.client), 'BMC lab/node', bodies.bmc(), account,
-            operator_state.Settings('system', uploads=uploads), fakes.quiet))
+            fakes.reading(self.client), bodies.bmc(), account,
+            operator_state.Settings('system', uploads=uploads)))
 
     def test_rights_of_a_bmc_name_its_objects(self):
         self.assertEqual([('problem', 'AccountMissing')],

@@ -74,7 +74,7 @@ class StorageTestCase(base.BaseTestCase):
     def test_class_that_a_bmc_names(self):
         def named(**media):
             return fakes.brief(storage.of_bmc(
-                fakes.reading(self.client), 'BMC a/b', spec.Media(**media)))
+                fakes.reading(self.client), spec.Media(**media)))
         fast = {'storage_class': 'fast'}
         self.assertEqual([('problem', 'StorageClassMissing')], named(**fast))
         self.client.put(kinds.STORAGE_CLASS, storage_class('fast'))

@@ -7,7 +7,6 @@ import re
 from oslotest import base
 
 from sushy_kubevirt.kube import errors
-from sushy_kubevirt.operator.diagnose import compatibility
 from sushy_kubevirt.operator.diagnose import findings
 from sushy_kubevirt.operator.diagnose import kinds
 from sushy_kubevirt.operator.diagnose import versions
@@ -149,13 +148,13 @@ class TableTestCase(base.BaseTestCase):
         rows = re.findall(r'(?m)^(1\.\d+) +(1\.\d+)–(1\.\d+) ',
                           PAGE.read_text())
         self.assertEqual(
-            {compatibility.text(version): tuple(map(
-                compatibility.text, supported))
-             for version, supported in compatibility.KUBEVIRT.items()},
+            {versions._text(version): tuple(map(
+                versions._text, supported))
+             for version, supported in versions.KUBEVIRT_VERSIONS.items()},
             {version: (first, last) for version, first, last in rows})
 
     def test_ranges(self):
         text = ' '.join(PAGE.read_text().split())
-        for name, known in (('Kubernetes', compatibility.KUBERNETES),
-                            ('CDI', compatibility.CDI)):
-            self.assertIn(f'{name} {compatibility.span(known)}', text)
+        for name, known in (('Kubernetes', versions.KUBERNETES_VERSIONS),
+                            ('CDI', versions.CDI_VERSIONS)):
+            self.assertIn(f'{name} {versions._span(known)}', text)
