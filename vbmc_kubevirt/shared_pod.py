@@ -121,7 +121,8 @@ class Report:
                 self._written, pause = wanted, REPORT_SECONDS
             await asyncio.sleep(REPORT_SECONDS)
             try:
-                await asyncio.wait_for(self._changed.wait(), CHECK_SECONDS)
+                async with asyncio.timeout(CHECK_SECONDS):
+                    await self._changed.wait()
             except TimeoutError:
                 self._written = await loop.run_in_executor(
                     self._executor, self._read)

@@ -16,7 +16,7 @@ from vbmc_kubevirt.commands import completion
 from vbmc_kubevirt.commands import group
 from vbmc_kubevirt.ipmi import channel
 from vbmc_kubevirt.ipmi import constants
-from vbmc_kubevirt.ipmi import timer
+from vbmc_kubevirt.ipmi import server
 from vbmc_kubevirt import restart_cause
 
 LOG = logging.getLogger(__name__)
@@ -95,7 +95,7 @@ class Chassis(group.Group):
     def __init__(self, bmc: bmc.Bmc) -> None:
         super().__init__(bmc)
         # Ends a timed identify; None before the first one.
-        self._identify_timer: timer.Timer | None = None
+        self._identify_timer: server.Timer | None = None
         # What it was made from, and its bytes.
         self._status: tuple[object, bytes] = None, b''
         # The uid of the VMI before the last control.

@@ -24,7 +24,7 @@ from vbmc_kubevirt.commands import sel_records
 from vbmc_kubevirt.commands import sensor_table
 from vbmc_kubevirt.ipmi import channel
 from vbmc_kubevirt.ipmi import constants
-from vbmc_kubevirt.ipmi import timer
+from vbmc_kubevirt.ipmi import server
 from vbmc_kubevirt import restart_cause
 
 LOG = logging.getLogger(__name__)
@@ -67,7 +67,7 @@ class Watchdog(group.Group):
         self._settings = b''
         # Time of expiry; None while the timer is stopped.
         self._deadline: float | None = None
-        self._timer: timer.Timer | None = None
+        self._timer: server.Timer | None = None
         # Changes with each start and stop.
         self._generation = 0
         # Generations that have expired and wait for their action.

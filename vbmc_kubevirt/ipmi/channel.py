@@ -8,7 +8,6 @@ returns (completion code, response data).
 from __future__ import annotations
 
 from collections import abc
-import functools
 import struct
 import typing
 
@@ -123,6 +122,10 @@ def close_session(active: abc.Iterable[Session], session: Session,
     return constants.Completion.OK, targets[0]
 
 
+#: Served alike in and outside of a session.
+CAPABILITIES = (constants.APPLICATION, 0x38)
+CIPHER_SUITES = (constants.APPLICATION, 0x54)
+
 #: Commands that establish an IPMI v1.5 session; handled by `server`.
 CHALLENGE = (constants.APPLICATION, 0x39)
 ACTIVATE = (constants.APPLICATION, 0x3A)
@@ -130,6 +133,7 @@ ACTIVATE = (constants.APPLICATION, 0x3A)
 #: In a session it is a command of the BMC.
 SYSTEM_GUID = (constants.APPLICATION, 0x37)
 
+SET_PRIVILEGE = (constants.APPLICATION, 0x3B)
 CLOSE = (constants.APPLICATION, 0x3C)
 
 #: Needs no session (appendix G), and is not served.
@@ -137,12 +141,12 @@ PET_ACKNOWLEDGE = (constants.SENSOR, 0x17)
 
 #: Names of the commands of this module (appendix G).
 NAMES = {
-    (constants.APPLICATION, 0x38): 'Get Channel Authentication Capabilities',
+    CAPABILITIES: 'Get Channel Authentication Capabilities',
     CHALLENGE: 'Get Session Challenge',
     ACTIVATE: 'Activate Session',
-    (constants.APPLICATION, 0x3B): 'Set Session Privilege Level',
+    SET_PRIVILEGE: 'Set Session Privilege Level',
     CLOSE: 'Close Session',
-    (constants.APPLICATION, 0x54): 'Get Channel Cipher Suites',
+    CIPHER_SUITES: 'Get Channel Cipher Suites',
 }
 
 
@@ -162,28 +166,3 @@ def system_guid(guid: abc.Callable[[], bytes], session: Session | None,
     if not any(known):
         return constants.Completion.NODE_BUSY, b''
     return constants.Completion.OK, known
-
-
-def sessionless_commands(
-        v15_enabled: abc.Callable[[], bool]) -> dict[Code, Sessionless]:
-    """Commands that are served alike in and outside of a session.
-
-    :param v15_enabled: see `authentication_capabilities`
-    """
-    return {
-        (constants.APPLICATION, 0x38): functools.partial(
-            authentication_capabilities, v15_enabled),
-        (constants.APPLICATION, 0x54): cipher_suites,
-    }
-
-
-def session_commands(
-        v15_enabled: abc.Callable[[], bool]) -> dict[Code, Handler]:
-    """Commands that are valid in a session at any privilege level.
-
-    :param v15_enabled: see `authentication_capabilities`
-    """
-    return {
-        **sessionless_commands(v15_enabled),
-        (constants.APPLICATION, 0x3B): set_session_privilege_level,
-    }

@@ -25,7 +25,6 @@ from vbmc_kubevirt.ipmi import packet
 from vbmc_kubevirt.ipmi import session15
 from vbmc_kubevirt.ipmi import session20
 from vbmc_kubevirt.ipmi import session_tables
-from vbmc_kubevirt.ipmi import timer
 from vbmc_kubevirt.ipmi import users
 
 LOG = logging.getLogger(__name__)
@@ -61,6 +60,9 @@ DATAGRAM_MAX = 1024
 
 
 T = typing.TypeVar('T')
+
+#: Of `Server.run_later`.
+Timer: typing.TypeAlias = 'futures.Future[None]'
 
 
 class Command(typing.NamedTuple):
@@ -125,13 +127,19 @@ class Server:
         self._users = users
         self._commands = commands
         self._guid = guid
+        capabilities = functools.partial(
+            channel.authentication_capabilities, self.v15_login_possible)
         self._sessionless_commands: dict[
             channel.Code, channel.Sessionless] = {
-                **channel.sessionless_commands(self.v15_login_possible),
+                channel.CAPABILITIES: capabilities,
+                channel.CIPHER_SUITES: channel.cipher_suites,
                 channel.SYSTEM_GUID: functools.partial(
                     channel.system_guid, guid)}
-        self._session_commands = channel.session_commands(
-            self.v15_login_possible)
+        # Those that are valid at any privilege level.
+        self._session_commands: dict[channel.Code, channel.Handler] = {
+            channel.CAPABILITIES: capabilities,
+            channel.CIPHER_SUITES: channel.cipher_suites,
+            channel.SET_PRIVILEGE: channel.set_session_privilege_level}
         self._readers = readers
         self._writers = writers
         self._attempt = attempt
@@ -153,21 +161,22 @@ class Server:
     # Work without a request
 
     def run_later(self, seconds: float,
-                  function: abc.Callable[[], object]) -> timer.Timer:
+                  function: abc.Callable[[], object]) -> Timer:
         """Run a function later, as a command that changes the VM. Thread-safe.
 
         Nothing is run after `finish` or `stop` was called.
 
         :param function: may block
+        :returns: to be cancelled, which does not interrupt a function that
+            has begun
         """
-        timed = timer.Timer(self._loop)
-        self._loop.call_soon_threadsafe(timed.arm, seconds, functools.partial(
-            self._run, function))
-        return timed
+        return asyncio.run_coroutine_threadsafe(
+            self._run(seconds, function), self._loop)
 
-    def _run(self, function: abc.Callable[[], object],
-             timed: timer.Timer) -> None:
-        if not (timed.cancelled or self._finishing or self._stopped):
+    async def _run(self, seconds: float,
+                   function: abc.Callable[[], object]) -> None:
+        await asyncio.sleep(seconds)
+        if not (self._finishing or self._stopped):
             self._task(self._run_function(function))
 
     async def _run_function(self, function: abc.Callable[[], object]) -> None:
@@ -419,10 +428,6 @@ class Server:
         return sorted(self._sessions.established.values(),
                       key=lambda session: session.handle)
 
-    def end_session(self, session: channel.Session) -> None:
-        """Drop a session and its SOL; call it in the event loop."""
-        self._sessions.end(session)
-
     @property
     def sessions(self) -> int:
         """Number of established sessions."""
@@ -436,7 +441,7 @@ class Server:
         user = session.user
         if user is None or user == self._users.by_name(user.name):
             return True
-        self.end_session(session)
+        self._sessions.end(session)
         self._log_limited('session with %s ended: its user has changed',
                           session.address[0])
         return False
@@ -497,34 +502,38 @@ class Server:
                 self._sessions.established.values(), session, request.data)
             self._respond(session, request, (completion, b''))
             if target is not None:
-                self.end_session(target)
+                self._sessions.end(target)
             return
         command = self._commands.get(code)
         if command is None:
-            self._respond(session, request,
-                          (constants.Completion.INVALID_COMMAND, b''))
-        elif request.lun:
-            self._respond(session, request,
-                          (constants.Completion.INVALID_LUN, b''))
-        elif session.privilege < command.privilege:
-            self._respond(session, request,
-                          (constants.Completion.ACCESS_DENIED, b''))
-        elif len(request.data) < command.min_length:
-            self._respond(session, request,
-                          (constants.Completion.LENGTH_INVALID, b''))
-        elif self._finishing:
-            self._respond(session, request,
-                          (constants.Completion.NODE_BUSY, b''))
-        elif command.inline:
+            refusal = constants.Completion.INVALID_COMMAND
+        else:
+            refusal = self._start_command(session, request, command)
+        if refusal != constants.Completion.OK:
+            self._respond(session, request, (refusal, b''))
+
+    def _start_command(self, session: channel.Session,
+                       request: packet.Request,
+                       command: Command) -> constants.Completion:
+        """Begin a command, which responds by itself, or refuse it."""
+        if request.lun:
+            return constants.Completion.INVALID_LUN
+        if session.privilege < command.privilege:
+            return constants.Completion.ACCESS_DENIED
+        if len(request.data) < command.min_length:
+            return constants.Completion.LENGTH_INVALID
+        if self._finishing:
+            return constants.Completion.NODE_BUSY
+        if command.inline:
             self._respond(session, request,
                           command.handler(session, request.data))
         elif not self._may_wait(session):
-            self._respond(session, request,
-                          (constants.Completion.NODE_BUSY, b''))
+            return constants.Completion.NODE_BUSY
         elif command.modifies or not self._attempted(
                 session, request, command):
             session.pending.add(request)
             self._task(self._execute(session, request, command))
+        return constants.Completion.OK
 
     def _may_wait(self, session: channel.Session) -> bool:
         """Return whether a session may have a further request in progress."""
@@ -619,9 +628,7 @@ class Server:
                answer: channel.Response) -> None:
         code: tuple[int | None, int | None] = (
             request.netfn, request.command)
-        if (code not in self._commands and code not in self._session_commands
-                and code not in (channel.CHALLENGE, channel.ACTIVATE,
-                                 channel.CLOSE)):
+        if code not in self._commands and code not in channel.NAMES:
             # Bound the number of counters: clients choose the code.
             code = None, None
         self.responses[*code, int(answer[0])] += 1

@@ -10,13 +10,11 @@ specification.
 
 from __future__ import annotations
 
-import collections
 import hashlib
 import hmac
 import os
 import struct
 
-from sushy_kubevirt.bmc import shares
 from vbmc_kubevirt.ipmi import constants
 from vbmc_kubevirt.ipmi import packet
 from vbmc_kubevirt.ipmi import session20
@@ -38,42 +36,27 @@ def login_possible(user: users.User) -> bool:
     return _ALLOWED and user.enabled and len(user.password) <= KEY_LENGTH
 
 
-class Session:
+class Session(session20.Client):
     """An IPMI v1.5 session, from Get Session Challenge on.
 
-    :param address: client address; packets from others are rejected
-    :param session_id: id of the challenge and of the session, not 0
+    :param session_id: id of the challenge and of the session
     :param user: None for an unknown user name. For None, and
         for a user who cannot use IPMI v1.5, the key is random, so that no
         response fits: refusing the challenge would reveal that the user does
         not exist.
     :ivar challenge: 16 bytes
-
-    The other attributes are those of `session20.Session`.
     """
 
     rmcpp = False
     #: Serial over LAN needs IPMI v2.0.
     sol: None = None
 
-    __slots__ = ('address', 'network', 'session_id', 'used', 'user', 'handle',
-                 'pending', 'response_cache', 'requester', 'privilege',
-                 'privilege_limit', 'challenge', '_key', '_sent', '_window',
-                 '__weakref__')
+    __slots__ = 'challenge', '_key', '_sent', '_window'
 
     def __init__(self, address: packet.Address, session_id: int,
                  user: users.User | None) -> None:
-        self.address = address
-        self.network = shares.network(address[0])
-        self.session_id = session_id
-        self.used = 0.0
+        super().__init__(address, session_id)
         self.user = user
-        self.handle = 0
-        self.pending: set[packet.Request] = set()
-        self.response_cache: collections.OrderedDict[
-            packet.Request, tuple[float, bytes]] = collections.OrderedDict()
-        self.requester = 0
-        self.privilege = self.privilege_limit = 0
         self.challenge = os.urandom(16)
         unusable = os.urandom(KEY_LENGTH)
         self._key = (user.password.ljust(KEY_LENGTH, b'\0')

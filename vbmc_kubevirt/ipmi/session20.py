@@ -139,13 +139,11 @@ def _algorithm(data: bytes, kind: int) -> int | None:
     return data[4] & 0x3f
 
 
-class Session:
-    """An IPMI v2.0 session, from the Open Session Request on.
+class Client:
+    """What sessions of both versions have.
 
     :param address: client address; packets from others are rejected
     :param session_id: managed system's session id, not 0
-    :param request: payload of the RMCP+ Open Session Request (table 13-9)
-    :raises: `HandshakeRefused`, `packet.Malformed`
     :ivar network: that of the client, see `shares.network`
     :ivar used: loop time of the last valid packet; maintained by the server
     :ivar user: None before RAKP message 1
@@ -155,23 +153,13 @@ class Session:
     :ivar response_cache: loop time and response message by request
     :ivar requester: address or software id of the client in its last request
         (figure 13-4); maintained by the server
-    :ivar sol: None unless Serial over LAN is active
     """
 
     __slots__ = ('address', 'network', 'session_id', 'used', 'user', 'handle',
-                 'pending', 'response_cache', 'requester', 'sol', 'privilege',
-                 'privilege_limit', '_console_id', '_suite', '_role',
-                 '_username', '_key', '_guid', '_client_random', '_random',
-                 '_rakp3', '_rakp4', '_signer', '_encryptor', '_decryptor',
-                 '_sent', '_window', '__weakref__')
+                 'pending', 'response_cache', 'requester', 'privilege',
+                 'privilege_limit', '__weakref__')
 
-    #: True for the RMCP+ packet format, False for IPMI v1.5.
-    rmcpp = True
-
-    def __init__(self, address: packet.Address, session_id: int,
-                 request: bytes) -> None:
-        if len(request) != 32:
-            raise packet.Malformed()
+    def __init__(self, address: packet.Address, session_id: int) -> None:
         self.address = address
         self.network = shares.network(address[0])
         self.session_id = session_id
@@ -182,8 +170,31 @@ class Session:
         self.response_cache: collections.OrderedDict[
             packet.Request, tuple[float, bytes]] = collections.OrderedDict()
         self.requester = 0
+        self.privilege = self.privilege_limit = 0
+
+
+class Session(Client):
+    """An IPMI v2.0 session, from the Open Session Request on.
+
+    :param request: payload of the RMCP+ Open Session Request (table 13-9)
+    :raises: `HandshakeRefused`, `packet.Malformed`
+    :ivar sol: None unless Serial over LAN is active
+    """
+
+    __slots__ = ('sol', '_console_id', '_suite', '_role', '_username', '_key',
+                 '_guid', '_client_random', '_random', '_rakp3', '_rakp4',
+                 '_signer', '_encryptor', '_decryptor', '_sent', '_window')
+
+    #: True for the RMCP+ packet format, False for IPMI v1.5.
+    rmcpp = True
+
+    def __init__(self, address: packet.Address, session_id: int,
+                 request: bytes) -> None:
+        if len(request) != 32:
+            raise packet.Malformed()
+        super().__init__(address, session_id)
         self.sol: sol.Sol | None = None
-        self.privilege: int = constants.Privilege.USER
+        self.privilege = constants.Privilege.USER
         self._console_id = bytes(request[4:8])
         self._random: bytes | None = None
         self._rakp3: bytes | None = None
