@@ -12,7 +12,6 @@ import dataclasses
 import functools
 import typing
 
-from sushy_kubevirt.bmc import account_changes
 from sushy_kubevirt.bmc import accounts
 from sushy_kubevirt.bmc import event_log
 from sushy_kubevirt.bmc import state_secret
@@ -175,7 +174,7 @@ def _user(account: accounts.Account) -> users.User:
 
 
 def _log(log: event_log.Log, change: accounts.Change) -> None:
-    record = account_changes.entry(change)
+    record = accounts.record_of(change)
     if record is not None:
         log.record(record)
 

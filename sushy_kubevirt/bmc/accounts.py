@@ -20,11 +20,14 @@ from __future__ import annotations
 
 from collections import abc
 import dataclasses
+import datetime
 import logging
 import secrets
 import time
 import typing
 
+from sushy_kubevirt.bmc import event_registry
+from sushy_kubevirt.bmc import log_record
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.kube import objects
 
@@ -133,6 +136,33 @@ class Change:
     fields: str
     by: str
     time: int
+
+
+_MESSAGES = {
+    'created': event_registry.ACCOUNT_CREATED,
+    'changed': event_registry.ACCOUNT_CHANGED,
+    'deleted': event_registry.ACCOUNT_DELETED,
+}
+
+
+def record_of(change: Change) -> log_record.Record | None:
+    """Make the event of a change; None for an unknown action.
+
+    The process that changes an account writes the event into the VM's log; the
+    Redfish service sends it to subscribers, and writes it too. The event's id
+    is that of the change, so the log has it once.
+    """
+    message = _MESSAGES.get(change.action)
+    if message is None:
+        return None
+    return log_record.make(
+        message, (change.name or '(none)', change.account, change.by,
+                  change.fields)[:len(message.arguments)],
+        id=log_record.id_of(change.id),
+        time=datetime.datetime.fromtimestamp(
+            change.time, datetime.timezone.utc).isoformat(
+                timespec='milliseconds'),
+        origin=f'/redfish/v1/AccountService/Accounts/{change.account}')
 
 
 _TYPES = {kind: typing.get_type_hints(kind) for kind in (Account, Change)}

@@ -22,7 +22,6 @@ import collections
 from collections import abc
 import dataclasses
 import datetime
-import hashlib
 import json
 import logging
 import math
@@ -113,14 +112,10 @@ class Entry:
     raw: bytes = b''
 
 
-class _Read(typing.NamedTuple):
+class _Reading(typing.NamedTuple):
     began: float                # `time.monotonic`
-    entries: tuple[Entry, ...]
-
-
-class _Failure(typing.NamedTuple):
-    began: float                # `time.monotonic`
-    error: errors.MachineError
+    entries: tuple[Entry, ...] = ()
+    error: errors.MachineError | None = None
 
 
 class _Order(typing.NamedTuple):
@@ -207,8 +202,7 @@ class Log:
         self.clocks = clock.Clocks(state)
         self._pause_until = 0.0
         # All by the uid of a VM; the locks are those of who reads its log.
-        self._read: dict[str, _Read] = {}
-        self._failed: dict[str, _Failure] = {}
+        self._read: dict[str, _Reading] = {}
         self._reading: weakref.WeakValueDictionary[str, threading.Lock] = (
             weakref.WeakValueDictionary())
         # Another process may have cleared a log.
@@ -235,10 +229,9 @@ class Log:
         """
         now = (when or datetime.datetime.now(
             datetime.timezone.utc)).isoformat()
-        material = '\0'.join((machine.uid, message.id, now, *args))
-        return self._write(log_record.MessageRecord(
-            id=hashlib.sha256(material.encode()).hexdigest()[:24], time=now,
-            message=message, args=tuple(args), uid=machine.uid,
+        return self._write(log_record.make(
+            message, args, time=now, uid=machine.uid,
+            id=log_record.id_of(machine.uid, message.id, now, *args),
             system=machine.qualified_name), raw)
 
     def close(self) -> None:
@@ -338,17 +331,17 @@ class Log:
         """
         known = self._read.get(machine.uid)
         now = time.monotonic()
-        if known is not None and now - known.began <= fresh_seconds:
+        if (known is not None and known.error is None
+                and now - known.began <= fresh_seconds):
             return known.entries
         with blocking.hold(self._reading.setdefault(
                 machine.uid, threading.Lock())):
             # What was read since then shows what was written before.
             known = self._read.get(machine.uid)
             if known is not None and known.began >= now:
+                if known.error is not None:
+                    raise known.error
                 return known.entries
-            failure = self._failed.get(machine.uid)
-            if failure is not None and failure.began >= now:
-                raise failure.error
             return self._read_entries(machine, fresh_seconds)
 
     def _read_entries(self, machine: machine.Machine,
@@ -363,12 +356,13 @@ class Log:
                 for event in events:
                     stops.update(_stop(event))
                     if not cleared.hides(event):
+                        entry = _ours(event) or _theirs(event)
                         visible.append(_Visible(
-                            _order(event), _entry(event), _crashed(event)))
+                            _Order(entry.seconds, cleared_log.version(event),
+                                   entry.id), entry, _crashed(event)))
         except errors.MachineError as exc:
-            self._failed[machine.uid] = _Failure(now, exc)
+            self._read[machine.uid] = _Reading(now, error=exc)
             raise
-        self._failed.pop(machine.uid, None)
         visible.sort(key=operator.itemgetter(0))
         entries = tuple(
             _stopped(entry) if order.version > stops.get(vmi or '', math.inf)
@@ -377,7 +371,7 @@ class Log:
                     if now - known.began > FRESH_SECONDS]:
             self._read.pop(uid, None)
         if fresh_seconds:
-            self._read[machine.uid] = _Read(now, entries)
+            self._read[machine.uid] = _Reading(now, entries)
         return entries
 
     def clear(self, machine: machine.Machine) -> None:
@@ -457,31 +451,18 @@ def host() -> str:
     return socket.gethostname()[:_MAX_INSTANCE] or COMPONENT
 
 
-def _is_ours(event: objects.Json) -> bool:
-    return event.get('reportingComponent') == COMPONENT and (
-        stored_names.EVENT in (event['metadata'].get('annotations') or {}))
-
-
-def _order(event: objects.Json) -> _Order:
-    return _Order(cleared_log.when(event), cleared_log.version(event),
-                  event['metadata']['name'])
-
-
 def _created(event: objects.Json) -> str:
     moment = datetime.datetime.fromtimestamp(
         cleared_log.when(event), datetime.timezone.utc).replace(tzinfo=None)
     return moment.isoformat() + 'Z'
 
 
-def _entry(event: objects.Json) -> Entry:
-    return _ours(event) or _theirs(event)
-
-
 def _ours(event: objects.Json) -> Entry | None:
-    if not _is_ours(event):
+    text = (event['metadata'].get('annotations') or {}).get(stored_names.EVENT)
+    if text is None or event.get('reportingComponent') != COMPONENT:
         return None
     try:
-        ours = json.loads(event['metadata']['annotations'][stored_names.EVENT])
+        ours = json.loads(text)
         return Entry(
             id=event['metadata']['name'], created=_created(event),
             seconds=cleared_log.when(event),

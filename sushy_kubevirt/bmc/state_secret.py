@@ -113,7 +113,7 @@ class StateSecret:
         self._callbacks: list[abc.Callable[[], None]] = []
         self._warned = False
         self._lock = threading.Lock()
-        self._refreshing = False
+        self._refreshing = threading.Lock()     # held by the thread
         self._cache: dict[str, objects.Json] | None = None
         self._version: int | None = None
         self._cached_at = self._refreshed_at = self._retry_at = 0.0
@@ -160,9 +160,13 @@ class StateSecret:
         :returns: {} if absent or not cached yet; shared, must not be
             modified; the same object until it changes
         """
-        if not self._watched and (self._cache is None or time.monotonic()
-                                  - self._refreshed_at > MAX_AGE_SECONDS):
-            self._refresh_in_thread()
+        now = time.monotonic()
+        if not self._watched and now >= self._retry_at and (
+                self._cache is None
+                or now - self._refreshed_at > MAX_AGE_SECONDS) and (
+                    self._refreshing.acquire(blocking=False)):
+            threading.Thread(target=self._refresh, daemon=True,
+                             name='state').start()
         return (self._cache or {}).get(section) or _EMPTY
 
     def catch_up(self) -> None:
@@ -422,26 +426,12 @@ class StateSecret:
             for callback in tuple(self._callbacks):
                 callback()
 
-    def _refresh_in_thread(self) -> None:
-        """Read the Secret in a thread, unless one is reading it."""
-        with self._lock:
-            if self._refreshing:
-                return
-            self._refreshing = True
-        threading.Thread(target=self._refresh, daemon=True,
-                         name='state').start()
-
     def _refresh(self) -> None:
+        """Read the Secret, in a thread."""
         try:
-            self._read()
-        except errors.MachineError as e:
-            LOG.info('%s could not be read; cached values remain in use: %s',
-                     self, e)
-            # Delay the next try, which any read would start.
-            self._refreshed_at = (time.monotonic() - MAX_AGE_SECONDS
-                                  + RETRY_SECONDS)
+            self.refresh(0, trust_watch=False)
         finally:
-            self._refreshing = False
+            self._refreshing.release()
 
 
 def _encode(section: objects.Json) -> str:

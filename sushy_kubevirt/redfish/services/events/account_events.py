@@ -8,16 +8,14 @@ events do not depend on the protocol of the change.
 from __future__ import annotations
 
 from collections import abc
-import dataclasses
 import threading
 import time
 import typing
 
-from sushy_kubevirt.bmc import account_changes
+from sushy_kubevirt.bmc import accounts as accounts_
 from sushy_kubevirt.redfish.services.events import event_record
 
 if typing.TYPE_CHECKING:
-    from sushy_kubevirt.bmc import accounts as accounts_
     from sushy_kubevirt.bmc import state_secret
 
 ACCOUNTS = '/redfish/v1/AccountService/Accounts'
@@ -60,9 +58,7 @@ class AccountEvents:
 
 def _record(change: accounts_.Change) -> event_record.Record | None:
     """Make the event of a change, or None."""
-    entry = account_changes.entry(change)
-    if entry is None:
-        return None
-    return dataclasses.replace(event_record.make(
-        entry.message, _TYPES[change.action], entry.args, entry.origin,
-        'ManagerAccount'), id=entry.id, time=entry.time)
+    record = accounts_.record_of(change)
+    return None if record is None else event_record.Record(
+        **vars(record), type=_TYPES[change.action],
+        resource_type='ManagerAccount')

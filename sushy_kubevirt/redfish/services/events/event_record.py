@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections import abc
 import dataclasses
 import datetime
-import hashlib
 import typing
 
+from sushy_kubevirt.bmc import log_record
 from sushy_kubevirt.redfish.services import system_id
 
 if typing.TYPE_CHECKING:
@@ -22,10 +22,6 @@ if typing.TYPE_CHECKING:
 TASKS = '/redfish/v1/TaskService/Tasks'
 
 _TYPE = '#Event.v1_11_0.Event'
-
-#: Largest number of characters of a message's argument. Messages from the
-#: cluster are longer at times.
-_MAX_ARGUMENT = 1000
 
 #: The deprecated EventType of a record. A subscription to Alert receives all
 #: records, as Alert, because Ironic subscribes to nothing else.
@@ -39,49 +35,25 @@ TYPES = (ALERT, STATUS, UPDATED, ADDED, REMOVED, OTHER)
 
 
 @dataclasses.dataclass(frozen=True)
-class Record:
-    """An event.
+class Record(log_record.Record):
+    """An event as Redfish has it, with a time in UTC.
 
-    :param id: EventId, the same in all processes that serve the VM
-    :param time: time of the event, ISO 8601 in UTC
     :param type: deprecated EventType, one of `TYPES`
-    :param message_id: such as ``ResourceEvent.1.3.ResourcePoweredOn``
-    :param args: arguments of the message
-    :param text: the message with its arguments
-    :param severity: ``OK``, ``Warning`` or ``Critical``
-    :param resolution: how to resolve the situation
-    :param origin: path of the resource it is about, '' for none
-    :param alias: that path with the system's UUID, if it is about a system
-    :param resource_type: that resource's schema, such as ``ComputerSystem``
-    :param system: namespace/name of the VM, '' for none
-    :param uid: of that VM
+    :param resource_type: schema of the resource at ``origin``, such as
+        ``ComputerSystem``
+    :param alias: ``origin`` with the system's UUID, if it is about a system
     :param number: position in the order of publication; 0 until published
     """
 
-    id: str
-    time: str
-    type: str
-    message_id: str
-    args: tuple[str, ...]
-    text: str
-    severity: str
-    resolution: str
-    origin: str = ''
+    type: str = OTHER
     resource_type: str = ''
-    system: str = ''
-    uid: str = ''
-    number: int = 0
     alias: str = ''
+    number: int = 0
 
     @property
     def prefix(self) -> str:
         """Its registry, without the version."""
         return self.message_id.partition('.')[0]
-
-    @property
-    def key(self) -> str:
-        """The message's key in its registry."""
-        return self.message_id.rpartition('.')[2]
 
 
 def now() -> str:
@@ -104,23 +76,19 @@ def make(message: event_registry.Message, type_: str,
     :param seed: values that identify the event and are the same in all
         processes that serve the VM, for its id; if empty, the time is used
     """
-    texts = tuple(map(_shortened, args))
+    texts = tuple(map(log_record.shortened, args))
     time = now()
     uid = alias = ''
     if machine is not None:
         uid = machine.uid
         alias = origin.replace(system_id.system_path(machine),
                                f'{system_id.SYSTEMS}/{machine.uuid}', 1)
-    material = '\0'.join(map(str, (uid, message.id, *texts,
-                                   *(seed or (time,)))))
-    return Record(
-        id=hashlib.sha256(material.encode()).hexdigest()[:24], time=time,
-        type=type_, message_id=message.id, args=texts,
-        text=message.format(texts), severity=message.severity,
-        resolution=message.resolution, origin=origin,
-        resource_type=resource_type,
+    record = log_record.make(
+        message, texts, time=time, origin=origin, uid=uid,
         system=machine.qualified_name if machine is not None else '',
-        uid=uid, alias=alias)
+        id=log_record.id_of(uid, message.id, *texts, *(seed or (time,))))
+    return Record(**vars(record), type=type_, resource_type=resource_type,
+                  alias=alias)
 
 
 def changed(record: Record, args: abc.Iterable[str] = (),
@@ -131,15 +99,10 @@ def changed(record: Record, args: abc.Iterable[str] = (),
     :param fields: of `Record`; None and '' are ignored
     """
     changes: dict[str, typing.Any] = {
-        name: _shortened(value) for name, value in fields.items() if value}
-    return dataclasses.replace(record, args=tuple(map(_shortened, args)),
-                               **changes)
-
-
-def _shortened(arg: object) -> str:
-    text = ''.join(letter if letter.isprintable() else ' '
-                   for letter in str(arg))
-    return text if len(text) <= _MAX_ARGUMENT else text[:_MAX_ARGUMENT] + '…'
+        name: log_record.shortened(value)
+        for name, value in fields.items() if value}
+    return dataclasses.replace(
+        record, args=tuple(map(log_record.shortened, args)), **changes)
 
 
 def event(records: abc.Sequence[Record], context: str,
