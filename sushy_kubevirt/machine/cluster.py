@@ -264,7 +264,7 @@ class Cluster:
                 self.cache.start()
             if self._shared is None:
                 self.gates.refresh_in_background()
-                self.media.check_cdi_in_background()
+                self.media.cdi.check_in_background()
             self._started = True
 
     def subscribe(self, callback: protocols.Subscriber

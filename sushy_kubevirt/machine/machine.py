@@ -198,7 +198,7 @@ class Machine:
                 return None
         return (version, power_state.problem(state),
                 power_state.reconcile_error(state.vm), cluster.gates.version,
-                cluster.media.cdi_available, cluster.media.changes, sizes)
+                cluster.media.cdi.served, cluster.media.changes, sizes)
 
     def fetch(self) -> VmState:
         """Read the VM and its VMI from the API."""
@@ -554,7 +554,7 @@ class Machine:
 
     def _media_targets(self) -> tuple[Target, ...]:
         """Return the targets whose devices are added with a medium."""
-        if not self.cluster.media.cdi_available:
+        if not self.cluster.media.cdi.served:
             return ()
         vm = self.state().vm
         return (boot.Target.CD,

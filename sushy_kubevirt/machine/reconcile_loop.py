@@ -2,7 +2,7 @@
 """Loop of a reconciler: queue, retries and back-off.
 
 Serves the reconcilers of one-time boots (`one_time_boot`) and of virtual
-media (`media.reconciler`).
+media (`media.manager`).
 """
 
 from __future__ import annotations

@@ -26,8 +26,8 @@ from sushy_kubevirt.machine.media import tls
 
 if typing.TYPE_CHECKING:
     from sushy_kubevirt.kube import objects
-    from sushy_kubevirt.machine.media import protocols
-    from sushy_kubevirt.machine import protocols as machine_protocols
+    from sushy_kubevirt.machine.media import manager
+    from sushy_kubevirt.machine import protocols
     from sushy_kubevirt.machine import vm_state
 
 #: Maximum number of certificates of a device.
@@ -37,14 +37,14 @@ MAX_CERTIFICATES = 16
 _CA_FILE_KEY = 'operator.pem'
 
 
-def verify(machine: machine_protocols.Machine, device: model.Device) -> bool:
+def verify(machine: protocols.Machine, device: model.Device) -> bool:
     """See `machine.Machine.media_verify`."""
     record = media_annotation.read(machine.state().vm)
     return record.verify.get(device.id, machine.options.media.verify)
 
 
-def verify_change(machine: machine_protocols.Machine, device: model.Device,
-                  value: bool) -> machine_protocols.Step[None]:
+def verify_change(machine: protocols.Machine, device: model.Device,
+                  value: bool) -> protocols.Step[None]:
     """Return a change of the default of `verify`, see `machine.changes`.
 
     :param value: whether certificates are verified
@@ -59,7 +59,7 @@ def verify_change(machine: machine_protocols.Machine, device: model.Device,
     return change
 
 
-def certificates(machine: protocols.Machine, device: model.Device
+def certificates(machine: manager.Machine, device: model.Device
                  ) -> tuple[model.Certificate, ...]:
     """See `machine.Machine.media_certificates`."""
     kept = media_annotation.read(machine.state().vm).certificates.get(
@@ -73,13 +73,13 @@ def certificates(machine: protocols.Machine, device: model.Device
                  if digest in known)
 
 
-def pem(machine: protocols.Machine, device: model.Device) -> str:
+def pem(machine: manager.Machine, device: model.Device) -> str:
     """Return the certificates of a device as one PEM text, '' for none."""
     return ''.join(certificate.pem
                    for certificate in certificates(machine, device))
 
 
-def add(machine: protocols.Machine, device: model.Device, text: str
+def add(machine: manager.Machine, device: model.Device, text: str
         ) -> model.Certificate:
     """See `machine.Machine.add_media_certificate`."""
     text = _checked(text)
@@ -116,7 +116,7 @@ def add(machine: protocols.Machine, device: model.Device, text: str
     return model.Certificate(number, text)
 
 
-def delete(machine: machine_protocols.Machine, device: model.Device,
+def delete(machine: protocols.Machine, device: model.Device,
            number: str) -> None:
     """See `machine.Machine.delete_media_certificate`."""
     record = media_annotation.read(machine.state().vm)
@@ -130,7 +130,7 @@ def delete(machine: machine_protocols.Machine, device: model.Device,
     _remove(machine, device, number + '.pem')
 
 
-def _drop(machine: machine_protocols.Machine, device: model.Device,
+def _drop(machine: protocols.Machine, device: model.Device,
           vm: objects.VirtualMachine, number: str) -> None:
     """Remove a certificate from the record, if it is there."""
     record = media_annotation.read(vm)
@@ -138,7 +138,7 @@ def _drop(machine: machine_protocols.Machine, device: model.Device,
         _write(machine, vm, record)
 
 
-def publish(machine: machine_protocols.Machine, device: model.Device
+def publish(machine: protocols.Machine, device: model.Device
             ) -> str | None:
     """Make sure that CDI's ConfigMap has the certificates of a device.
 
@@ -174,7 +174,7 @@ def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
-def _write(machine: machine_protocols.Machine, vm: objects.VirtualMachine,
+def _write(machine: protocols.Machine, vm: objects.VirtualMachine,
            record: media_annotation.Record) -> None:
     edited = copy.deepcopy(vm)
     media_annotation.write(edited, record)
@@ -191,19 +191,19 @@ class _ConfigMap(typing.NamedTuple):
     name: str
 
 
-def _config_map(machine: machine_protocols.Machine, device: model.Device
+def _config_map(machine: protocols.Machine, device: model.Device
                 ) -> _ConfigMap:
     return _ConfigMap(
         api_resources.CONFIG_MAP, machine.namespace,
         media_annotation.ca_config_map(machine.name, device.id))
 
 
-def _owner_test(machine: machine_protocols.Machine) -> objects.Json:
+def _owner_test(machine: protocols.Machine) -> objects.Json:
     return {'op': 'test', 'path': '/metadata/ownerReferences/0/uid',
             'value': machine.uid}
 
 
-def _data(machine: machine_protocols.Machine, device: model.Device
+def _data(machine: protocols.Machine, device: model.Device
           ) -> dict[str, str]:
     try:
         body = machine.cluster.client.get(*_config_map(machine, device))
@@ -212,7 +212,7 @@ def _data(machine: machine_protocols.Machine, device: model.Device
     return body.get('data') or {}
 
 
-def _put(machine: machine_protocols.Machine, device: model.Device, key: str,
+def _put(machine: protocols.Machine, device: model.Device, key: str,
          text: str) -> None:
     config_map = _config_map(machine, device)
     client = machine.cluster.client
@@ -238,7 +238,7 @@ def _put(machine: machine_protocols.Machine, device: model.Device, key: str,
     retry.run(step, machine.options, machine.cluster.closing)
 
 
-def _check_owner(machine: machine_protocols.Machine, device: model.Device
+def _check_owner(machine: protocols.Machine, device: model.Device
                  ) -> None:
     """Check that the VM owns the ConfigMap, if it exists.
 
@@ -257,7 +257,7 @@ def _check_owner(machine: machine_protocols.Machine, device: model.Device
             'under that name')
 
 
-def _remove(machine: machine_protocols.Machine, device: model.Device,
+def _remove(machine: protocols.Machine, device: model.Device,
             key: str) -> None:
     config_map = _config_map(machine, device)
     client = machine.cluster.client

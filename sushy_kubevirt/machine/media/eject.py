@@ -24,8 +24,8 @@ from sushy_kubevirt.machine.media import media_annotation
 if typing.TYPE_CHECKING:
     from collections import abc
 
+    from sushy_kubevirt.machine.media import manager
     from sushy_kubevirt.machine.media import model
-    from sushy_kubevirt.machine.media import protocols
     from sushy_kubevirt.machine import vm_state
 
 LOG = logging.getLogger(__name__)
@@ -37,7 +37,7 @@ GUEST_SECONDS = 5.0
 _GATE = 'DeclarativeHotplugVolumes'
 
 
-def eject(machine: protocols.Machine, device: model.Device,
+def eject(machine: manager.Machine, device: model.Device,
           changes: abc.Sequence[vm_changes.Change] = ()) -> None:
     """Eject a medium, see `machine.Machine.eject_media`.
 
@@ -85,7 +85,7 @@ def eject(machine: protocols.Machine, device: model.Device,
                    GUEST_SECONDS)
 
 
-def _patch_vm(machine: protocols.Machine, device: model.Device,
+def _patch_vm(machine: manager.Machine, device: model.Device,
               state: vm_state.VmState, entry: media_annotation.Entry | None,
               record: media_annotation.Record, keep: bool,
               any_drive: bool = False,

@@ -24,7 +24,7 @@ if typing.TYPE_CHECKING:
     from collections import abc
 
     from sushy_kubevirt.kube import objects
-    from sushy_kubevirt.machine.media import protocols
+    from sushy_kubevirt.machine.media import manager
     from sushy_kubevirt.machine import vm_state
 
 
@@ -33,7 +33,7 @@ def uri(vm: objects.VirtualMachine) -> str:
     return media_annotation.read(vm).http_uri
 
 
-def write(machine: protocols.Machine, change: boot.Change,
+def write(machine: manager.Machine, change: boot.Change,
           others: abc.Sequence[changes.Change] = ()) -> None:
     """Change boot settings, and insert the image if HTTP boot is requested.
 
@@ -52,7 +52,7 @@ def write(machine: protocols.Machine, change: boot.Change,
                                   message=str(e)) from None
 
 
-def _write(machine: protocols.Machine, change: boot.Change,
+def _write(machine: manager.Machine, change: boot.Change,
            others: abc.Sequence[changes.Change]) -> None:
     if change.http_uri:
         source = url_policy.separate_credentials(model.Source(change.http_uri))

@@ -36,7 +36,6 @@ class ObservedVolume:
     :param version: its resourceVersion; None if it is not a number
     :param vm: uid of the owner VM; None if a VM does not own it
     :param attempt: ID of the `media_annotation.Entry` it was made for
-    :param vm_name: name of the owner VM
     """
 
     uid: str
@@ -45,14 +44,6 @@ class ObservedVolume:
     attempt: str | None
     status: datavolumes.Status
     annotations: dict[str, str]
-    vm_name: str = ''
-
-
-class _Scope(typing.NamedTuple):
-    """What one watch watches: a DataVolume, or all that have the label."""
-
-    namespace: str      # '' for all
-    name: str           # '' for those with the label
 
 
 class ImportWatcher:
@@ -60,13 +51,13 @@ class ImportWatcher:
 
     :param namespaces: () for all
     :param by_name: whether each DataVolume is watched by its name
-    :param notify: function of the namespace and name of the VM, called after
-        each change of one of its DataVolumes; must not block
+    :param notify: function of the uid of the VM, called after each change of
+        one of its DataVolumes; must not block
     """
 
     def __init__(self, client: client.Client, options: options.Options,
                  namespaces: tuple[str, ...], by_name: bool,
-                 notify: abc.Callable[[str, str], None]) -> None:
+                 notify: abc.Callable[[str | None], None]) -> None:
         self._client = client
         self._options = options
         self._namespaces = namespaces or ('',)
@@ -75,35 +66,34 @@ class ImportWatcher:
         self._lock = threading.Lock()
         self._observed: dict[objects.ObjectKey, ObservedVolume] = {}
         self._deleted: dict[str, bool] = {}     # by uid; bounded
+        # By what they watch: '' is any namespace, or all that have the label.
         self._watchers: dict[
-            _Scope, watcher.Watcher[objects.DataVolume]] = {}
-        # Names by the VM's key.
-        self._watched: dict[objects.ObjectKey, set[str]] = {}
+            objects.ObjectKey, watcher.Watcher[objects.DataVolume]] = {}
+        # By the VM's uid.
+        self._watched: dict[str, set[objects.ObjectKey]] = {}
         self._closed = False
 
-    def watch(self, key: objects.ObjectKey, names: set[str]) -> None:
+    def watch(self, uid: str, keys: set[objects.ObjectKey]) -> None:
         """Watch these DataVolumes of a VM and no others.
 
-        :param key: of the VM
+        :param uid: of the VM
         """
         with self._lock:
-            if self._closed or names == self._watched.get(key, set()):
+            if self._closed or keys == self._watched.get(uid, set()):
                 return
-            if names:
-                self._watched[key] = set(names)
+            if keys:
+                self._watched[uid] = keys
             else:
-                del self._watched[key]
+                del self._watched[uid]
             self._update_watchers()
 
     def _update_watchers(self) -> None:
-        if self._by_name:
-            needed = {_Scope(key.namespace, name)
-                      for key, names in self._watched.items()
-                      for name in names}
-        else:
-            needed = {_Scope(namespace, '') for namespace in self._namespaces
+        needed = set().union(*self._watched.values())
+        if not self._by_name:
+            needed = {objects.ObjectKey(namespace, '')
+                      for namespace in self._namespaces
                       if any(namespace in ('', key.namespace)
-                             for key in self._watched)}
+                             for key in needed)}
         for scope in self._watchers.keys() - needed:
             self._watchers.pop(scope).stop()
         for scope in needed - self._watchers.keys():
@@ -139,13 +129,12 @@ class ImportWatcher:
         """Update the cache from an API response or a watch event."""
         key = object_cache.object_key(volume)
         metadata = volume['metadata']
-        vm, vm_name = _vm(volume)
         fresh = ObservedVolume(
             metadata.get('uid', ''),
-            object_cache.version_number(metadata.get('resourceVersion')), vm,
-            datavolumes.attempt(volume), claim_problem.explained(
+            object_cache.version_number(metadata.get('resourceVersion')),
+            _vm(volume), datavolumes.attempt(volume), claim_problem.explained(
                 datavolumes.status(volume), self._options.media),
-            metadata.get('annotations') or {}, vm_name)
+            metadata.get('annotations') or {})
         with self._lock:
             held = self._observed.get(key)
             if fresh.uid in self._deleted or held is not None and (
@@ -159,7 +148,7 @@ class ImportWatcher:
                 held, version=None) == dataclasses.replace(
                 fresh, version=None)
         if not same:
-            self._notify(key.namespace, fresh.vm_name)
+            self._notify(fresh.vm)
 
     def fail(self, namespace: str, name: str, reason: str, message: str
              ) -> None:
@@ -176,7 +165,7 @@ class ImportWatcher:
                 held, status=dataclasses.replace(
                     held.status, state=model.State.FAILED, reason=reason,
                     message=message))
-        self._notify(namespace, held.vm_name)
+        self._notify(held.vm)
 
     def mark_deleted(self, namespace: str, name: str, uid: str) -> None:
         """Record that a DataVolume was deleted."""
@@ -189,7 +178,7 @@ class ImportWatcher:
             if held is None or held.uid != uid:
                 return
             del self._observed[key]
-        self._notify(namespace, held.vm_name)
+        self._notify(held.vm)
 
     def close(self) -> None:
         """Stop all watches."""
@@ -240,12 +229,12 @@ class ImportWatcher:
         """Ignore that a watch starts or stops working."""
 
 
-def _vm(volume: objects.DataVolume) -> tuple[str | None, str]:
-    """Return the uid and the name of the owner VM."""
-    for reference in volume['metadata'].get('ownerReferences') or ():
-        if reference.get('kind') == api_resources.VM.kind:
-            return reference.get('uid'), reference.get('name', '')
-    return None, ''
+def _vm(volume: objects.DataVolume) -> str | None:
+    """Return the uid of the owner VM."""
+    return next((
+        reference.get('uid')
+        for reference in volume['metadata'].get('ownerReferences') or ()
+        if reference.get('kind') == api_resources.VM.kind), None)
 
 
 def _is_older(fresh: ObservedVolume, held: ObservedVolume) -> bool:

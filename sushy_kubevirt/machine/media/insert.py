@@ -44,7 +44,6 @@ if typing.TYPE_CHECKING:
     from collections import abc
 
     from sushy_kubevirt.kube import objects
-    from sushy_kubevirt.machine.media import protocols
     from sushy_kubevirt.machine import options
 
 _ResultT = typing.TypeVar('_ResultT')
@@ -70,7 +69,7 @@ class _NameBusy(Exception):
     """The claim of an earlier DataVolume of this name still exists."""
 
 
-def insert(machine: protocols.Machine, device: model.Device,
+def insert(machine: manager.Machine, device: model.Device,
            source: model.Source,
            changes: abc.Sequence[vm_changes.Change] = ()) -> model.Medium:
     """Insert a medium, see `machine.Machine.insert_media`.
@@ -85,7 +84,7 @@ def insert(machine: protocols.Machine, device: model.Device,
     if source.verify is None:
         source = dataclasses.replace(
             source, verify=ca_certificates.verify(machine, device))
-    media.require_cdi()
+    media.cdi.require()
     medium = _present_medium(machine, device, source)
     if medium is None:
         medium = _Insertion(machine, device, source, changes=changes).run()
@@ -94,7 +93,7 @@ def insert(machine: protocols.Machine, device: model.Device,
     return medium
 
 
-def require_upload(machine: protocols.Machine) -> None:
+def require_upload(machine: manager.Machine) -> None:
     """Check that a client can upload an image.
 
     :raises: `errors.Unsupported`
@@ -104,10 +103,10 @@ def require_upload(machine: protocols.Machine) -> None:
         raise errors.Unsupported(
             'Images cannot be uploaded, because no upload proxy of CDI is '
             'configured' + _set_proxy(options))
-    machine.cluster.media.require_cdi()
+    machine.cluster.media.cdi.require()
 
 
-def upload_image(machine: protocols.Machine, device: model.Device,
+def upload_image(machine: manager.Machine, device: model.Device,
                  image: model.ClientImage, probe: image_size.Probe,
                  write_protected: bool) -> model.Medium:
     """Insert an image that a client sends.
@@ -121,7 +120,7 @@ def upload_image(machine: protocols.Machine, device: model.Device,
         method='Upload'), image, probe).run()
 
 
-def _present_medium(machine: protocols.Machine, device: model.Device,
+def _present_medium(machine: manager.Machine, device: model.Device,
                     source: model.Source) -> model.Medium | None:
     """Return the medium in the device if it is the requested one and usable.
     """
@@ -145,7 +144,7 @@ def _is_protected(device: model.Device, source: model.Source) -> bool:
     return device.kind is model.Kind.CD or source.write_protected
 
 
-def wait(machine: protocols.Machine, device: model.Device,
+def wait(machine: manager.Machine, device: model.Device,
          medium: model.Medium) -> model.Medium:
     """Wait until a medium is ready or failed, at most `wait_seconds`.
 
@@ -173,7 +172,7 @@ def wait(machine: protocols.Machine, device: model.Device,
     return present
 
 
-def _superseded(machine: protocols.Machine, device: model.Device
+def _superseded(machine: manager.Machine, device: model.Device
                 ) -> errors.WrongState:
     return errors.WrongState(
         f'{device.id} of {machine.qualified_name} was ejected, or another '
@@ -189,7 +188,7 @@ class _Insertion:
     :param changes: see `insert`
     """
 
-    def __init__(self, machine: protocols.Machine, device: model.Device,
+    def __init__(self, machine: manager.Machine, device: model.Device,
                  source: model.Source,
                  image: model.ClientImage | None = None,
                  probe: image_size.Probe | None = None,
@@ -476,8 +475,9 @@ class _Insertion:
             raise _NameTaken(
                 'an abandoned DataVolume has it and cannot be deleted')
         # Created by a process that crashed or is late: no record lists it.
-        datavolume_cleanup.delete(machine, self._media, self._entry.volume,
-                                  volume['metadata']['uid'])
+        datavolume_cleanup.delete(
+            machine, self._media.volumes, self._entry.volume,
+            volume['metadata']['uid'])
         self._may_exist = False
         raise conflict
 
@@ -575,7 +575,7 @@ class _Insertion:
         try:
             if self._uid:
                 datavolume_cleanup.delete(
-                    machine, self._media, volume, self._uid)
+                    machine, self._media.volumes, volume, self._uid)
                 self._may_exist = False
             machine.write(self._remove_reservation)
             delete_obsolete(machine)
@@ -600,7 +600,7 @@ class _Insertion:
         json_patch.send(self._machine, state.vm, edited)
 
 
-def delete_obsolete(machine: protocols.Machine) -> None:
+def delete_obsolete(machine: manager.Machine) -> None:
     """Delete obsolete DataVolumes now if possible; else `reconciler` does."""
     media = machine.cluster.media
     try:

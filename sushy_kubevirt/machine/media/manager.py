@@ -2,32 +2,38 @@
 """Virtual media state of one process: cache of import progress, subscribers.
 
 Holds nothing that has to survive the process. Updated by the watches of VMs
-and VMIs and, while a medium is not complete, of DataVolumes.
+and VMIs and, while a medium is not complete, of DataVolumes. A thread carries
+out what `reconciler` decides, where `options.Options.reconcile` is true.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import logging
 import threading
 import time
 import typing
 
+from sushy_kubevirt.kube import api_resources
+from sushy_kubevirt.kube import errors
+from sushy_kubevirt.kube import json_patch
 from sushy_kubevirt.kube import objects
 from sushy_kubevirt.kube import stored_names
 from sushy_kubevirt.machine.media import cdi
+from sushy_kubevirt.machine.media import claim_problem
 from sushy_kubevirt.machine.media import datavolume_cleanup
 from sushy_kubevirt.machine.media import device_status
 from sushy_kubevirt.machine.media import import_watcher
 from sushy_kubevirt.machine.media import media_annotation
 from sushy_kubevirt.machine.media import model
 from sushy_kubevirt.machine.media import reconciler
+from sushy_kubevirt.machine import protocols
+from sushy_kubevirt.machine import reconcile_loop
 
 if typing.TYPE_CHECKING:
     from collections import abc
 
-    from sushy_kubevirt.machine.media import protocols as media_protocols
-    from sushy_kubevirt.machine import protocols
     from sushy_kubevirt.machine import shared_cluster
     from sushy_kubevirt.machine import vm_state
 
@@ -35,6 +41,60 @@ LOG = logging.getLogger(__name__)
 
 DEVICES = {device.id: device for device in (
     *model.DEVICES, model.HTTP_BOOT)}
+
+
+#: Function of a machine, the id of a device, and the medium in it before and
+#: after a change, None for none.
+Subscriber: typing.TypeAlias = (
+    'abc.Callable[[typing.Any, str, model.Medium | None, '
+    'model.Medium | None], None]')
+
+# Seconds that the process which inserted or ejected has for its own deletions
+# before the others make them.
+_EJECT_SECONDS = 0.5
+
+
+class Cluster(protocols.Cluster, typing.Protocol):
+    """Of `cluster.Cluster`, which imports this module."""
+
+    @property
+    def media(self) -> Manager:
+        ...
+
+
+class Machine(protocols.Machine, typing.Protocol):
+    """Of `machine.Machine`."""
+
+    @property
+    def cluster(self) -> Cluster:
+        ...
+
+
+class Upload(typing.Protocol):
+    """Of `upload.Upload`."""
+
+    @property
+    def machine(self) -> protocols.Machine:
+        ...
+
+    def stop(self) -> None:
+        ...
+
+
+@dataclasses.dataclass
+class _Vm:
+    """What is known of one VM.
+
+    :param media: by device id
+    :param first_seen: time (`time.monotonic`) by condition, see `Manager.age`
+    :param searched: see `reconciler.Context`
+    """
+
+    machine: protocols.Machine
+    media: dict[str, model.Medium] = dataclasses.field(default_factory=dict)
+    first_seen: dict[abc.Hashable, float] = dataclasses.field(
+        default_factory=dict)
+    searched: set[str] = dataclasses.field(default_factory=set)
 
 
 class Manager:
@@ -51,37 +111,36 @@ class Manager:
             cluster.client, cluster.options,
             (cluster.vm.namespace,) if cluster.vm else namespaces,
             bool(cluster.vm), self._volume_changed)
+        self.cdi = shared.cdi if shared else cdi.Cdi(cluster.client)
         #: Uploads of this process by the ID of the attempt.
-        self.uploads: dict[str, media_protocols.Upload] = {}
+        self.uploads: dict[str, Upload] = {}
         #: IDs of the attempts that this process is inserting.
         self.inserting: set[str] = set()
         #: Cache of certificates: {digest: PEM text}
         self.certificates: dict[str, str] = {}
+        #: Number of changes of media so far.
+        self.changes = 0
         self._callback_lock = threading.RLock()
         self._condition = threading.Condition()
-        self._generation = 0
-        self._callbacks: list[media_protocols.Subscriber] = []
-        self._machines: dict[objects.ObjectKey, protocols.Machine] = {}
-        # By the VM's uid: media by device id, the time (`time.monotonic`) of
-        # the first call of `age`, names of DataVolumes.
-        self._media: dict[str, dict[str, model.Medium]] = {}
-        self._first_seen: dict[str, dict[abc.Hashable, float]] = {}
-        self._searched_names: dict[str, set[str]] = {}
-        self._cdi = shared.cdi if shared else cdi.Cdi(cluster.client)
+        self._callbacks: list[Subscriber] = []
+        self._vms: dict[str, _Vm] = {}      # by uid
         self._started_at = now()
-        self._reconciler = reconciler.Reconciler(
-            self, shared.media_worker if shared else None)
+        self._loop: reconcile_loop.ReconcileLoop[protocols.Machine] = (
+            reconcile_loop.ReconcileLoop(
+                'media', 'virtual media', self._reconcile,
+                shared.media_worker if shared else None))
 
     def start(self) -> None:
         """Subscribe to the cluster; call it before its cache starts."""
-        self.cluster.subscribe(self._update)
-        self._reconciler.start()
+        self.cluster.subscribe(self.refresh)
+        if self.cluster.options.reconcile:
+            self._loop.start()
 
     def close(self) -> None:
         """Stop the uploads, the reconciler and the watches."""
         for upload in list(self.uploads.values()):
             upload.stop()
-        self._reconciler.close()
+        self._loop.close()
         self.volumes.close()
 
     # Reading
@@ -115,52 +174,22 @@ class Manager:
         return {id_: medium for id_, device in DEVICES.items()
                 if (medium := self._medium(device, state)) is not None}
 
-    @property
-    def changes(self) -> int:
-        """Number of changes of media so far."""
-        return self._generation
-
-    @property
-    def cdi_available(self) -> bool:
-        """Whether CDI was found; costs no API call."""
-        return self._cdi.served
-
-    def require_cdi(self) -> None:
-        """Check that the cluster has CDI; one API call until it has.
-
-        :raises: `errors.Unsupported` if it has not
-        """
-        self._cdi.require()
-
-    def check_cdi_in_background(self) -> None:
-        """Call `require_cdi` in a thread, to set `cdi_available`."""
-        self._cdi.check_in_background()
-
-    def age(self, uid: str, what: abc.Hashable) -> float:
-        """Return the seconds since this was first called with these arguments.
-
-        Measured with this process's monotonic clock, as the clocks of other
-        processes may be wrong.
-
-        :param uid: uid of the VM
-        :param what: names a condition
-        """
-        now = time.monotonic()
-        return now - self._first_seen.setdefault(uid, {}).setdefault(what, now)
-
-    def searched_names(self, uid: str) -> set[str]:
-        """Return the names that `datavolume_cleanup` searched for."""
-        return self._searched_names.setdefault(uid, set())
-
     # Notifications
 
-    def subscribe(self, callback: media_protocols.Subscriber) -> None:
-        """See `media.subscribe`."""
+    def subscribe(self, callback: Subscriber) -> None:
+        """Call a function on each change of a medium, in this process.
+
+        A medium that was inserted before this process started is reported
+        once, with old equal to new.
+
+        :param callback: called one at a time in the thread of a watch, so it
+            must not block
+        """
         with self._callback_lock:
             self._callbacks.append(callback)
-            for machine in list(self._machines.values()):
-                for id_, medium in self._media.get(machine.uid, {}).items():
-                    _call(callback, machine, id_, medium, medium)
+            for vm in list(self._vms.values()):
+                for id_, medium in vm.media.items():
+                    _call(callback, vm.machine, id_, medium, medium)
 
     def wait(self, ready: abc.Callable[[], bool], timeout: float) -> bool:
         """Wait until a condition holds, checked after every change.
@@ -171,19 +200,85 @@ class Manager:
         deadline = time.monotonic() + timeout
         while True:
             with self._condition:
-                since = self._generation
+                since = self.changes
             if ready():
                 return True
             left = deadline - time.monotonic()
             if left <= 0 or self.cluster.closing.is_set():
                 return False
             with self._condition:
-                if self._generation == since:
+                if self.changes == since:
                     self._condition.wait(min(left, 1.0))
 
-    def refresh(self, machine: protocols.Machine) -> None:
-        """Check a machine again, as after a change."""
-        self._update(machine)
+    def _volume_changed(self, uid: str | None) -> None:
+        vm = self._vms.get(uid or '')
+        if vm is not None:
+            self.refresh(vm.machine)
+
+    def refresh(self, machine: protocols.Machine,
+                _state: vm_state.VmState | None = None) -> None:
+        """Process a change; runs in a watch's thread and writes nothing."""
+        with self._callback_lock:
+            # Read under the lock, so that the last thread to get it uses the
+            # latest state.
+            state = machine.cached_state()
+            if state is None or not has_record(state.vm):
+                self._remove_machine(machine, state is None)
+                return
+            record = media_annotation.read(state.vm)
+            self.volumes.watch(machine.uid, {
+                objects.ObjectKey(machine.namespace, entry.volume)
+                for entry in record.media.values()
+                if not (entry.ready or entry.reason)})
+            self._notify(machine, self.media(state))
+        if self.cluster.options.reconcile:
+            self._enqueue_if_needed(machine, state)
+
+    def _remove_machine(self, machine: protocols.Machine,
+                        deleted: bool) -> None:
+        if machine.uid not in self._vms:
+            return
+        self._notify(machine, {})
+        del self._vms[machine.uid]
+        self.volumes.watch(machine.uid, set())
+        if deleted:
+            for upload in list(self.uploads.values()):
+                if upload.machine.uid == machine.uid:
+                    upload.stop()
+
+    def _notify(self, machine: protocols.Machine,
+                media: dict[str, model.Medium]) -> None:
+        first = machine.uid not in self._vms
+        vm = self._vms.setdefault(machine.uid, _Vm(machine))
+        vm.machine, before, vm.media = machine, vm.media, media
+        for id_ in DEVICES:
+            old, new = before.get(id_), media.get(id_)
+            if old == new:
+                continue
+            if first and new is not None and new.since < self._started_at:
+                old = new       # inserted before this process started
+            for callback in tuple(self._callbacks):
+                _call(callback, machine, id_, old, new)
+        with self._condition:
+            self.changes += 1
+            self._condition.notify_all()
+
+    # Reconciling
+
+    def context(self, machine: protocols.Machine, state: vm_state.VmState
+                ) -> reconciler.Context:
+        """Return what is known of the media of a machine."""
+        vm = self._vms.setdefault(machine.uid, _Vm(machine))
+
+        def age(what: abc.Hashable) -> float:
+            # By this process's clock, as those of others may be wrong.
+            now = time.monotonic()
+            return now - vm.first_seen.setdefault(what, now)
+
+        return reconciler.Context(
+            lambda entry: self.observed_volume(state.vm, entry), age,
+            machine.options.media.lapse_seconds, self.uploads,
+            self.inserting, vm.searched)
 
     def delete_obsolete(self, machine: protocols.Machine) -> None:
         """Delete the DataVolumes that the record lists, in one attempt.
@@ -195,70 +290,69 @@ class Manager:
         if cached is None or not media_annotation.read(cached.vm).obsolete:
             return
         state = machine.fetch()
-        datavolume_cleanup.clean(machine, self, state.vm,
-                                 self._reconciler.context(machine, state))
+        datavolume_cleanup.clean(machine, self.volumes, state,
+                                 self.context(machine, state))
 
-    def _volume_changed(self, namespace: str, name: str) -> None:
-        machine = self._machines.get(objects.ObjectKey(namespace, name))
-        if machine is not None:
-            self._update(machine)
+    def _enqueue_if_needed(self, machine: protocols.Machine,
+                           state: vm_state.VmState) -> None:
+        """Check a machine without blocking; queue it if there is work."""
+        context = self.context(machine, state)
+        if (reconciler.desired_vm(state, context) is not None
+                or context.unobserved or context.pending):
+            self._loop.add(machine)
+        if datavolume_cleanup.due(state, context):
+            # The process that made this record deletes first.
+            self._loop.add(machine, _EJECT_SECONDS)
+        self._revisit(machine, context)
 
-    def _update(self, machine: protocols.Machine,
-                _state: vm_state.VmState | None = None) -> None:
-        """Process a change; runs in a watch's thread and writes nothing."""
-        with self._callback_lock:
-            # Read under the lock, so that the last thread to get it uses the
-            # latest state.
-            state = machine.cached_state()
-            if state is None or not has_record(state.vm):
-                self._remove_machine(machine, state is None)
-                return
-            key = objects.ObjectKey(machine.namespace, machine.name)
-            self._machines[key] = machine
-            record = media_annotation.read(state.vm)
-            self.volumes.watch(key, {
-                entry.volume for entry in record.media.values()
-                if not (entry.ready or entry.reason)})
-            self._notify(machine, self.media(state))
-        self._reconciler.enqueue_if_needed(machine, state)
+    def _revisit(self, machine: protocols.Machine,
+                 context: reconciler.Context) -> None:
+        if context.revisit_seconds is not None:
+            self._loop.add(machine, context.revisit_seconds + 0.01,
+                           (machine.uid, 'revisit'))
 
-    def _remove_machine(self, machine: protocols.Machine,
-                        deleted: bool) -> None:
-        key = objects.ObjectKey(machine.namespace, machine.name)
-        known = self._machines.get(key)
-        if known is None or known.uid != machine.uid:
+    def _reconcile(self, machine: protocols.Machine,
+                   state: vm_state.VmState) -> None:
+        context = self.context(machine, state)
+        edited = reconciler.desired_vm(state, context)
+        for entry in context.unobserved:
+            self._read_volume(machine, entry)
+        if edited is not None:
+            state = state.with_vm(json_patch.send(machine, state.vm, edited))
+            LOG.info('%s: virtual media reconciled', machine.qualified_name)
+        datavolume_cleanup.clean(machine, self.volumes, state, context)
+        for entry in context.pending:
+            self._explain(machine, entry)
+        self._revisit(machine, context)
+
+    def _read_volume(self, machine: protocols.Machine,
+                     entry: media_annotation.Entry) -> None:
+        """Read a DataVolume that no watch has reported into the cache."""
+        try:
+            self.volumes.put(self.cluster.client.get(
+                api_resources.DATA_VOLUME, machine.namespace, entry.volume))
+        except errors.ObjectNotFound:
+            self.volumes.mark_deleted(
+                machine.namespace, entry.volume, entry.uid)
+            self.refresh(machine)
+
+    def _explain(self, machine: protocols.Machine,
+                 entry: media_annotation.Entry) -> None:
+        """Find out why a claim gets no storage; look again if it is unclear.
+        """
+        try:
+            problem = claim_problem.find(machine, entry.volume)
+        except errors.AccessDenied as e:
+            LOG.debug('%s: the claim of DataVolume %s cannot be examined: %s',
+                      machine.qualified_name, entry.volume, e)
+            problem = None
+        if problem is None:
+            self._loop.add(machine, claim_problem.AGAIN_SECONDS,
+                           (machine.uid, 'pending'))
             return
-        self._notify(machine, {})
-        del self._machines[key]
-        self._media.pop(machine.uid, None)
-        self._first_seen.pop(machine.uid, None)
-        self._searched_names.pop(machine.uid, None)
-        self.volumes.watch(key, set())
-        if deleted:
-            self._stop_uploads(machine)
-
-    def _stop_uploads(self, machine: protocols.Machine) -> None:
-        for upload in list(self.uploads.values()):
-            if upload.machine.uid == machine.uid:
-                upload.stop()
-
-    def _notify(self, machine: protocols.Machine,
-                media: dict[str, model.Medium]) -> None:
-        before = self._media.get(machine.uid, {})
-        self._media[machine.uid] = media
-        first = machine.uid not in self._first_seen
-        self._first_seen.setdefault(machine.uid, {})
-        for id_ in DEVICES:
-            old, new = before.get(id_), media.get(id_)
-            if old == new:
-                continue
-            if first and new is not None and new.since < self._started_at:
-                old = new       # inserted before this process started
-            for callback in tuple(self._callbacks):
-                _call(callback, machine, id_, old, new)
-        with self._condition:
-            self._generation += 1
-            self._condition.notify_all()
+        LOG.warning('%s: the image in DataVolume %s gets no storage: %s',
+                    machine.qualified_name, entry.volume, problem[1])
+        self.volumes.fail(machine.namespace, entry.volume, *problem)
 
 
 def now() -> str:
@@ -272,7 +366,7 @@ def has_record(vm: objects.VirtualMachine) -> bool:
     return stored_names.MEDIA in (vm['metadata'].get('annotations') or {})
 
 
-def _call(callback: media_protocols.Subscriber, machine: protocols.Machine,
+def _call(callback: Subscriber, machine: protocols.Machine,
           device_id: str, old: model.Medium | None, new: model.Medium | None
           ) -> None:
     try:

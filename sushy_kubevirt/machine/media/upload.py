@@ -28,7 +28,7 @@ from sushy_kubevirt.machine.media import upload_stream
 
 if typing.TYPE_CHECKING:
     from sushy_kubevirt.machine.media import image_size
-    from sushy_kubevirt.machine.media import protocols
+    from sushy_kubevirt.machine.media import manager
     from sushy_kubevirt.machine import vm_state
 
 LOG = logging.getLogger(__name__)
@@ -43,7 +43,7 @@ TRIES = 3
 _READY_SECONDS = 600
 
 
-def start(machine: protocols.Machine, entry: media_annotation.Entry,
+def start(machine: manager.Machine, entry: media_annotation.Entry,
           source: model.Source, pem: str, probe: image_size.Probe) -> None:
     """Start an upload.
 
@@ -56,7 +56,7 @@ def start(machine: protocols.Machine, entry: media_annotation.Entry,
                      name=f'upload-{entry.volume}').start()
 
 
-def receive(machine: protocols.Machine, entry: media_annotation.Entry,
+def receive(machine: manager.Machine, entry: media_annotation.Entry,
             image: model.ClientImage, probe: image_size.Probe) -> None:
     """Upload an image that a client sends, in this thread.
 
@@ -80,7 +80,7 @@ class Upload:
     :param image: a client's; None to fetch the image
     """
 
-    def __init__(self, machine: protocols.Machine,
+    def __init__(self, machine: manager.Machine,
                  entry: media_annotation.Entry, source: model.Source | None,
                  pem: str, probe: image_size.Probe,
                  image: model.ClientImage | None = None) -> None:

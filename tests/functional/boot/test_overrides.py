@@ -393,7 +393,7 @@ class ChangedOverrideTestCase(boot_case.BootTestCase):
             spec['domain']['devices'].update(
                 autoattachPodInterface=False)))
         # With CDI, a medium can be inserted to boot from.
-        self.until('CDI', lambda: machine.cluster.media.cdi_available)
+        self.until('CDI', lambda: machine.cluster.media.cdi.served)
         e = self.assertRaises(errors.InvalidValue, machine.set_boot, PXE,
                               ONCE)
         self.assertEqual(('None', 'Hdd', 'Cd', 'Usb', 'UefiHttp'), e.allowed)

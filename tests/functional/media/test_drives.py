@@ -102,7 +102,7 @@ class DriveTestCase(media_case.MediaTestCase):
 
     def test_one_time_boot_set_before_insert(self):
         bmc = self.bmc()
-        self.until('CDI', lambda: bmc.media.cdi_available)
+        self.until('CDI', lambda: bmc.media.cdi.served)
         for change in (media_case.drop_drive, media_case.drop_medium):
             machine = self.machine('Halted', bmc, change=change)
             machine.set_boot(boot.Target.CD, boot.Enabled.ONCE)
@@ -159,7 +159,7 @@ class DriveTestCase(media_case.MediaTestCase):
 
     def test_boots_the_usb_stick_once(self):
         machine = self.machine('Halted')
-        self.until('CDI', lambda: machine.cluster.media.cdi_available)
+        self.until('CDI', lambda: machine.cluster.media.cdi.served)
         self.assertIn(boot.Target.USB, machine.boot_targets())
         machine.set_boot(boot.Target.USB, boot.Enabled.ONCE)
         machine.insert_media('USBStick', self.source())

@@ -150,7 +150,7 @@ class HttpBootTestCase(media_case.MediaTestCase):
         machine = self.machine('Manual', change=lambda spec: (
             media_case.drop_drive(spec), spec['domain']['firmware'].update(
                 bootloader={'efi': {'secureBoot': False}})), **kwargs)
-        self.until('CDI', lambda: machine.cluster.media.cdi_available)
+        self.until('CDI', lambda: machine.cluster.media.cdi.served)
         return machine
 
     def test_http_boot_once(self):
@@ -224,7 +224,7 @@ class HttpBootTestCase(media_case.MediaTestCase):
         self.assertRaises(errors.InvalidValue, machine.set_boot, HTTP,
                           http_uri='tftp://x/y')
         legacy = self.machine('Manual')
-        self.until('CDI', lambda: legacy.cluster.media.cdi_available)
+        self.until('CDI', lambda: legacy.cluster.media.cdi.served)
         self.assertRaises(errors.WrongState, legacy.set_boot, HTTP,
                           boot.Enabled.ONCE, http_uri=self.url())
         self.assertEqual([], self.data_volumes())

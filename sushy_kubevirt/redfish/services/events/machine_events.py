@@ -149,7 +149,7 @@ class MachineEvents:
         """
         self._first = {machine.uid for machine in self._cluster.machines()}
         self._cluster.subscribe(self._changed)
-        media.subscribe(self._cluster, self._media)
+        self._cluster.media.subscribe(self._media)
 
     def report_removed_overrides(self) -> None:
         """Emit events for one-time overrides that were removed unused."""
@@ -297,7 +297,7 @@ class MachineEvents:
 
     def _media(self, machine: machine_.Machine, device: str,
                old: media.Medium | None, new: media.Medium | None) -> None:
-        """Process a changed medium, see `media.subscribe`."""
+        """Process a changed medium, see `manager.Manager`."""
         if not self._allows(machine) or old == new:
             return
         again = old is not None and new is not None and (

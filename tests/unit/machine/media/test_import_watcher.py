@@ -28,7 +28,7 @@ class ImportWatcherTestCase(base.BaseTestCase):
         self.changes = []
         self.watcher = import_watcher.ImportWatcher(
             None, options.Options(), ('default',), False,
-            lambda *where: self.changes.append(where))
+            self.changes.append)
 
     def state(self, uid='u'):
         observed = self.watcher.get('default', 'v', uid)
@@ -38,7 +38,7 @@ class ImportWatcherTestCase(base.BaseTestCase):
         self.watcher.put(volume(5, 'Succeeded'))
         self.watcher.put(volume(4))
         self.assertIs(S.READY, self.state())
-        self.assertEqual([('default', 'node')], self.changes)
+        self.assertEqual(['vm'], self.changes)
 
     def test_unchanged_status_is_not_reported(self):
         for version in range(3):

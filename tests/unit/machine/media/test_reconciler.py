@@ -99,15 +99,12 @@ class DesiredVmTestCase(base.BaseTestCase):
         )
         # The DataVolume may exist or may still be created: it is searched for
         # at once, and again later.
-        self.assertTrue(datavolume_cleanup.due(edited, self.context()))
-        self.assertFalse(
-            datavolume_cleanup.due(
-                edited, self.context(
-                    searched={NAME})))
-        self.assertTrue(
-            datavolume_cleanup.due(
-                edited, self.context(
-                    61, searched={NAME})))
+        state = vm_state.VmState(edited)
+        self.assertTrue(datavolume_cleanup.due(state, self.context()))
+        self.assertFalse(datavolume_cleanup.due(
+            state, self.context(searched={NAME})))
+        self.assertTrue(datavolume_cleanup.due(
+            state, self.context(61, searched={NAME})))
 
     def test_medium_removed_by_owner_is_deleted(self):
         vm = inserted(drop=True)
