@@ -8,7 +8,7 @@ of `sushy_kubevirt.redfish` (`redfish.routes`). Only Flask's own ``static``
 endpoint remains.
 
 - `plugin` installs the views and selects the drivers;
-- `settings` and `media_settings` read the options of the config file;
+- `settings` reads the options of the config file;
 - `system_driver` connects to the cluster and decides which VMs are served;
 - `media_driver` replaces sushy-tools' media driver.
 """

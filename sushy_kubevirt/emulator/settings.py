@@ -13,9 +13,13 @@ import ipaddress
 import re
 import sys
 import typing
+from urllib import parse
 import uuid
 
-from sushy_kubevirt.emulator import media_settings
+from sushy_kubevirt.kube import errors
+from sushy_kubevirt.kube import quantity
+from sushy_kubevirt.machine.media import tls
+from sushy_kubevirt.machine.media import url_policy
 from sushy_kubevirt.machine import options
 from sushy_kubevirt.redfish.services.events import event_options
 
@@ -23,6 +27,10 @@ if typing.TYPE_CHECKING:
     from sushy_kubevirt.machine import machine as machine_
 
 _Network: typing.TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+#: Takes the value in the config file and returns that of the field, or raises
+#: ValueError.
+_Check: typing.TypeAlias = abc.Callable[[typing.Any], object]
 
 PREFIX = 'SUSHY_EMULATOR_KUBEVIRT_'
 
@@ -38,10 +46,10 @@ AUTH_FILE = 'SUSHY_EMULATOR_AUTH_FILE'
 #: Protocols of `Settings.service_ports`.
 PROTOCOLS = ('HTTP', 'HTTPS', 'IPMI')
 
-RUN_STRATEGIES = ('RerunOnFailure', 'Always', 'Manual')
-
 #: Value of the option NAMESPACES for all namespaces.
 ALL = '*'
+
+_DAY = 86400
 
 _LABEL = re.compile(r'[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?')
 _NAME = re.compile(r'(?=.{1,253}\Z)[a-z0-9]([-.a-z0-9]*[a-z0-9])?')
@@ -108,9 +116,11 @@ class Settings:
         return machine.name in self.allowed and not is_uuid(machine.name)
 
 
-def is_vm(text: str) -> bool:
-    """Return whether a text is a VM's qualified name, 'namespace/name'."""
-    namespace, slash, name = text.partition('/')
+def is_vm(value: object) -> bool:
+    """Return whether a value is a VM's qualified name, 'namespace/name'."""
+    if not isinstance(value, str):
+        return False
+    namespace, slash, name = value.partition('/')
     return bool(slash and _LABEL.fullmatch(namespace)
                 and _NAME.fullmatch(name))
 
@@ -124,55 +134,102 @@ def is_uuid(text: str) -> bool:
     return True
 
 
-def _text(value: typing.Any) -> str:
-    if not isinstance(value, str) or not value:
-        raise ValueError('must be a non-empty string')
-    return value
+# Checks
+
+def _checked(valid: abc.Callable[[typing.Any], object], must: str,
+             convert: _Check = lambda value: value) -> _Check:
+    """Build a check.
+
+    :param valid: tells whether a value is valid
+    :param must: message about one that is not
+    """
+    def check(value: typing.Any) -> object:
+        if not valid(value):
+            raise ValueError(must)
+        return convert(value)
+
+    return check
+
+
+def _is_number(value: object, *types: type) -> bool:
+    return isinstance(value, types) and not isinstance(value, bool)
+
+
+def _is_list(value: object, valid: abc.Callable[[str], object]) -> bool:
+    """Return whether a value is a list of valid texts."""
+    return isinstance(value, (list, tuple)) and all(
+        isinstance(item, str) and valid(item) for item in value)
+
+
+def _listed(value: typing.Any) -> typing.Any:
+    """Return a list where a single text is allowed instead of it."""
+    return [value] if isinstance(value, str) else value
+
+
+def _choice(*choices: str) -> _Check:
+    return _checked(lambda value: value in choices,
+                    f"must be one of {', '.join(choices)}")
+
+
+def _file(use: abc.Callable[[str], object]) -> _Check:
+    """Build the check of a file's path.
+
+    :param use: raises `errors.ConfigError` if the file cannot be used
+    """
+    def check(value: typing.Any) -> object:
+        try:
+            use(value)
+        except errors.ConfigError as exc:
+            raise ValueError(f'cannot be used: {exc}') from None
+        return value
+
+    return _checked(lambda value: isinstance(value, str) and value,
+                    'must be the path of a file', check)
+
+
+_text = _checked(lambda value: isinstance(value, str) and value,
+                 'must be a non-empty string')
+_true_or_false = _checked(lambda value: isinstance(value, bool),
+                          'must be True or False')
+_number = _checked(
+    lambda value: _is_number(value, int) and 0 <= value <= 1000,
+    'must be a number from 0 to 1000')
+_session_timeout = _checked(
+    lambda value: _is_number(value, int) and 30 <= value <= _DAY,
+    'must be a number of seconds from 30 to 86400')
+_seconds = _checked(
+    lambda value: _is_number(value, int, float) and 0 < value < _DAY,
+    'must be a number of seconds above 0', float)
+_paths = _checked(
+    lambda value: value and _is_list(_listed(value), bool),
+    'must be the path of a file or folder, or a list of them',
+    lambda value: tuple(dict.fromkeys(_listed(value))))
+_host_names = _checked(
+    lambda value: _is_list(value, lambda name: name == ALL
+                           or _NAME.fullmatch(name.removeprefix('*.'))),
+    "must be a list of names in lower case and '*.domain', or ['*'] for all",
+    tuple)
+_service_ports = _checked(
+    lambda value: isinstance(value, dict) and all(
+        name in PROTOCOLS and _is_number(port, int) and 0 < port < 65536
+        for name, port in value.items()),
+    f"must be a dict of {', '.join(PROTOCOLS)} to ports",
+    lambda value: tuple(sorted(value.items())))
+_option_names = _checked(
+    lambda value: isinstance(value, dict) and all(
+        PREFIX + str(option) in OPTIONS and isinstance(name, str) and name
+        for option, name in value.items()),
+    f'must be a dict of options, without {PREFIX}, to their names in '
+    'messages')
 
 
 def _namespaces(value: typing.Any) -> tuple[str, ...]:
     if value == ALL:
         return ()
-    if isinstance(value, str):
-        value = [value]
-    if (not isinstance(value, (list, tuple)) or not value
-            or not all(isinstance(item, str) and _LABEL.fullmatch(item)
-                       for item in value)):
+    if not value or not _is_list(_listed(value), _LABEL.fullmatch):
         raise ValueError(
             f'must be a namespace, a list of them, or {ALL!r} for all')
-    return tuple(dict.fromkeys(value))
-
-
-def _vm(value: typing.Any) -> str:
-    if not isinstance(value, str) or not is_vm(value):
-        raise ValueError("must be one VM as 'namespace/name'")
-    return value
-
-
-def _secret(value: typing.Any) -> str:
-    if not isinstance(value, str) or not is_vm(value):
-        raise ValueError("must be one Secret as 'namespace/name'")
-    return value
-
-
-def _number(value: typing.Any) -> int:
-    if (isinstance(value, bool) or not isinstance(value, int)
-            or not 0 <= value <= 1000):
-        raise ValueError('must be a number from 0 to 1000')
-    return value
-
-
-def _run_strategy(value: typing.Any) -> str:
-    if value not in RUN_STRATEGIES:
-        raise ValueError(f"must be one of {', '.join(RUN_STRATEGIES)}")
-    return value
-
-
-def _seconds(value: typing.Any) -> float:
-    if (isinstance(value, bool) or not isinstance(value, (int, float))
-            or not 0 < value < 86400):
-        raise ValueError('must be a number of seconds above 0')
-    return float(value)
+    return tuple(dict.fromkeys(_listed(value)))
 
 
 def _allowed(value: typing.Any) -> frozenset[str]:
@@ -193,82 +250,76 @@ def _allowed(value: typing.Any) -> frozenset[str]:
     return frozenset(allowed)
 
 
-def _true_or_false(value: typing.Any) -> bool:
-    if not isinstance(value, bool):
-        raise ValueError('must be True or False')
-    return value
-
-
-def _paths(value: typing.Any) -> tuple[str, ...]:
-    if isinstance(value, str):
-        value = [value]
-    if (not isinstance(value, (list, tuple)) or not value
-            or not all(isinstance(item, str) and item for item in value)):
-        raise ValueError('must be the path of a file or folder, or a list '
-                         'of them')
-    return tuple(dict.fromkeys(value))
-
-
-def _session_timeout(value: typing.Any) -> int:
-    if (isinstance(value, bool) or not isinstance(value, int)
-            or not 30 <= value <= 86400):
-        raise ValueError('must be a number of seconds from 30 to 86400')
-    return value
-
-
 def _networks(value: typing.Any) -> tuple[_Network, ...]:
-    if isinstance(value, str):
-        value = [value]
-    if not isinstance(value, (list, tuple)):
+    if not isinstance(_listed(value), (list, tuple)):
         raise ValueError('must be a list of addresses or networks')
     try:
-        return tuple(map(ipaddress.ip_network, value))
+        return tuple(map(ipaddress.ip_network, _listed(value)))
     except ValueError as exc:
         raise ValueError(
             f'must contain addresses or networks: {exc}') from None
 
 
-def _host_names(value: typing.Any) -> tuple[str, ...]:
-    if not isinstance(value, (list, tuple)) or not all(
-            isinstance(name, str) and (
-                name == ALL or _NAME.fullmatch(name.removeprefix('*.')))
-            for name in value):
-        raise ValueError("must be a list of names in lower case and "
-                         "'*.domain', or ['*'] for all")
+def _wait(value: typing.Any) -> float:
+    """Check whether and how long an insert waits; return seconds."""
+    if value is True:
+        return options.MediaOptions.wait_seconds
+    if not isinstance(value, (int, float)) or not 0 <= value < _DAY:
+        raise ValueError('must be True, False or a number of seconds')
+    return float(value)
+
+
+def _hosts(value: typing.Any) -> tuple[str, ...]:
+    """Check a list of hosts and networks."""
+    if not _is_list(value, lambda item: True):
+        raise ValueError('must be a list of names, *.domains, addresses and '
+                         'networks')
+    for item in value:
+        url_policy.network(item)
     return tuple(value)
 
 
-def _service_ports(value: typing.Any) -> tuple[tuple[str, int], ...]:
-    if not isinstance(value, dict) or not all(
-            name in PROTOCOLS and isinstance(port, int)
-            and not isinstance(port, bool) and 0 < port < 65536
-            for name, port in value.items()):
-        raise ValueError(f"must be a dict of {', '.join(PROTOCOLS)} to ports")
-    return tuple(sorted(value.items()))
+def _denied_hosts(value: typing.Any) -> tuple[str, ...]:
+    """Check a list of hosts, networks, and addresses with a port."""
+    if isinstance(value, (list, tuple)):
+        _hosts([item for item in value if not isinstance(item, str)
+                or url_policy.address_and_port(item) is None])
+        return tuple(value)
+    return _hosts(value)
 
 
-def _option_names(value: typing.Any) -> dict[str, str]:
-    if not isinstance(value, dict) or not all(
-            PREFIX + str(option) in OPTIONS and isinstance(name, str) and name
-            for option, name in value.items()):
-        raise ValueError('must be a dict of options, without '
-                         f'{PREFIX}, to their names in messages')
-    return value
+def _size(value: typing.Any) -> int:
+    """Check a size in bytes or as a Kubernetes quantity; return bytes."""
+    number = None if isinstance(value, bool) else quantity.to_int(value)
+    if not number or number < 0:
+        raise ValueError("must be bytes, such as 4294967296 or '4Gi'")
+    return number
 
 
-_Table: typing.TypeAlias = dict[
-    str, tuple[str, abc.Callable[[typing.Any], object]]]
+def _is_url(value: typing.Any) -> bool:
+    try:
+        parts = parse.urlsplit(value)
+        return bool(parts.scheme in ('http', 'https') and parts.hostname
+                    and parts.port != 0 and not parts.query
+                    and parts.username is None)
+    except (AttributeError, TypeError, ValueError):
+        return False
 
-# Option without prefix: (field, function that checks the value).
-_SCOPE: _Table = {
+
+_certificates = _file(lambda path: tls.context(True, tls.bundle(
+    options.MediaOptions(ca_file=path))))
+
+# Option without prefix: (field, check).
+_Table: typing.TypeAlias = dict[str, tuple[str, _Check]]
+
+_SERVICE: _Table = {
     'KUBECONFIG': ('kubeconfig', _text),
     'CONTEXT': ('context', _text),
     'NAMESPACES': ('namespaces', _namespaces),
     'LABEL_SELECTOR': ('label_selector', _text),
-    'VM': ('vm', _vm),
-}
-_SERVICES: _Table = {
-    'STATE_SECRET': ('state_secret', _secret),
+    'VM': ('vm', _checked(is_vm, "must be one VM as 'namespace/name'")),
+    'STATE_SECRET': ('state_secret', _checked(
+        is_vm, "must be one Secret as 'namespace/name'")),
     'ACCOUNTS': ('accounts', _paths),
     'ACCOUNT_MANAGEMENT': ('account_management', _true_or_false),
     'SESSION_TIMEOUT': ('session_timeout', _session_timeout),
@@ -278,20 +329,25 @@ _SERVICES: _Table = {
     'WEB_PAGE': ('web_page', _true_or_false),
     'WEB_MODULES': ('web_modules', _text),
 }
+# Of `options.UrlOptions`, with the prefixes EVENT_ and MEDIA_.
+_URLS: _Table = {
+    'ALLOWED_HOSTS': ('allowed_hosts', _hosts),
+    'DENIED_HOSTS': ('denied_hosts', _denied_hosts),
+    'DENIED_HOSTS_FILE': ('denied_hosts_file', _file(
+        lambda path: _denied_hosts(url_policy.read_hosts(path)))),
+    'DENIED_EXCEPT': ('denied_except', _hosts),
+    'ALLOW_LOOPBACK': ('allow_loopback', _true_or_false),
+    'ALLOW_LINK_LOCAL': ('allow_link_local', _true_or_false),
+}
 _EVENTS: _Table = {
-    'EVENT_ALLOWED_HOSTS': ('allowed_hosts', media_settings.hosts),
-    'EVENT_DENIED_HOSTS': ('denied_hosts', media_settings.denied_hosts),
-    'EVENT_DENIED_HOSTS_FILE': ('denied_hosts_file',
-                                media_settings.hosts_file),
-    'EVENT_DENIED_EXCEPT': ('denied_except', media_settings.hosts),
-    'EVENT_ALLOW_LOOPBACK': ('allow_loopback', _true_or_false),
-    'EVENT_ALLOW_LINK_LOCAL': ('allow_link_local', _true_or_false),
+    **{'EVENT_' + name: row for name, row in _URLS.items()},
     'EVENT_SUBSCRIPTIONS': ('subscriptions', _number),
     'EVENT_STREAMS': ('streams', _number),
     'EVENT_LOG': ('log', _true_or_false),
 }
 _MACHINE: _Table = {
-    'RUN_STRATEGY': ('run_strategy', _run_strategy),
+    'RUN_STRATEGY': ('run_strategy', _choice(
+        'RerunOnFailure', 'Always', 'Manual')),
     'REBOOT_POLICY': ('reboot_policy', _true_or_false),
     'WRITE_DEADLINE': ('write_deadline', _seconds),
     'READ_DEADLINE': ('read_deadline', _seconds),
@@ -301,30 +357,24 @@ _MACHINE: _Table = {
 _MEDIA: _Table = {
     'MEDIA_STORAGE_CLASS': ('storage_class', _text),
     'MEDIA_ACCESS_MODE': ('access_mode', _text),
-    'MEDIA_MINIMUM_SIZE': ('minimum_size', media_settings.size),
-    'MEDIA_DEFAULT_SIZE': ('default_size', media_settings.size),
-    'MEDIA_MODE': ('mode', media_settings.mode),
-    'MEDIA_WAIT': ('wait_seconds', media_settings.wait),
+    'MEDIA_MINIMUM_SIZE': ('minimum_size', _size),
+    'MEDIA_DEFAULT_SIZE': ('default_size', _size),
+    'MEDIA_MODE': ('mode', _choice('auto', 'import', 'upload')),
+    'MEDIA_WAIT': ('wait_seconds', _wait),
     'MEDIA_PROBE_SECONDS': ('probe_seconds', _seconds),
-    'MEDIA_ALLOWED_HOSTS': ('allowed_hosts', media_settings.hosts),
-    'MEDIA_DENIED_HOSTS': ('denied_hosts', media_settings.denied_hosts),
-    'MEDIA_DENIED_HOSTS_FILE': ('denied_hosts_file',
-                                media_settings.hosts_file),
-    'MEDIA_DENIED_EXCEPT': ('denied_except', media_settings.hosts),
-    'MEDIA_ALLOW_LOOPBACK': ('allow_loopback', _true_or_false),
-    'MEDIA_ALLOW_LINK_LOCAL': ('allow_link_local', _true_or_false),
-    'MEDIA_CA_FILE': ('ca_file', media_settings.certificates),
+    **{'MEDIA_' + name: row for name, row in _URLS.items()},
+    'MEDIA_CA_FILE': ('ca_file', _certificates),
     'MEDIA_VERIFY': ('verify', _true_or_false),
-    'MEDIA_UPLOAD_PROXY_URL': ('upload_proxy_url', media_settings.url),
-    'MEDIA_UPLOAD_PROXY_CA': ('upload_proxy_ca',
-                              media_settings.certificates),
+    'MEDIA_UPLOAD_PROXY_URL': ('upload_proxy_url', _checked(
+        _is_url, 'must be a URL such as https://cdi-uploadproxy.cdi.svc')),
+    'MEDIA_UPLOAD_PROXY_CA': ('upload_proxy_ca', _certificates),
 }
 
 _OPTION_NAMES = 'OPTION_NAMES'
 
 #: Names of all options of this driver.
-OPTIONS = tuple(PREFIX + name for name in (
-    *_SCOPE, *_SERVICES, *_EVENTS, *_MACHINE, *_MEDIA, _OPTION_NAMES))
+OPTIONS: tuple[str, ...] = tuple(PREFIX + name for name in (
+    *_SERVICE, *_EVENTS, *_MACHINE, *_MEDIA, _OPTION_NAMES))
 
 
 def _names(table: _Table, names: dict[str, str] | None) -> dict[str, str]:
@@ -347,8 +397,7 @@ def read(config: abc.Mapping[str, typing.Any]) -> Settings:
     """
     problems: list[str] = []
 
-    def take(name: str, check: abc.Callable[[typing.Any], object]
-             ) -> typing.Any:
+    def take(name: str, check: _Check) -> typing.Any:
         value = config.get(name)
         if value is None:
             return None
@@ -357,48 +406,51 @@ def read(config: abc.Mapping[str, typing.Any]) -> Settings:
         except ValueError as exc:
             problems.append(f'{name} {exc}; it is {value!r}')
 
-    fields = {field: take(PREFIX + name, check)
-              for name, (field, check) in {**_SCOPE, **_SERVICES}.items()}
-    machine = {field: take(PREFIX + name, check)
-               for name, (field, check) in _MACHINE.items()}
-    media = {field: take(PREFIX + name, check)
-             for name, (field, check) in _MEDIA.items()}
-    events = {field: take(PREFIX + name, check)
-              for name, (field, check) in _EVENTS.items()}
+    def given(table: _Table) -> dict[str, typing.Any]:
+        return {field: value for name, (field, check) in table.items()
+                if (value := take(PREFIX + name, check)) is not None}
+
+    fields, machine = given(_SERVICE), given(_MACHINE)
+    media, events = given(_MEDIA), given(_EVENTS)
+    if seconds := media.pop('wait_seconds', 0):
+        media.update(wait=True, wait_seconds=seconds)
     names = take(PREFIX + _OPTION_NAMES, _option_names)
-    media['names'] = _names(_MEDIA, names)
-    events['names'] = _names(_EVENTS, names)
     fields['allowed'] = take(ALLOWED, _allowed)
     auth_file = take(AUTH_FILE, _text)
     if auth_file:
         fields['accounts'] = tuple(dict.fromkeys(
-            (auth_file, *(fields['accounts'] or ()))))
+            (auth_file, *fields.get('accounts', ()))))
     power_off_disabled = take(DISABLE_POWER_OFF, _true_or_false)
-
-    for name in sorted(config):
-        if name.startswith(PREFIX) and name not in OPTIONS:
-            problems.append(f'{name} is not an option; the options are '
-                            + ', '.join(OPTIONS))
-    if fields['vm'] and fields['namespaces'] is not None:
-        problems.append(f'{PREFIX}VM includes the namespace; remove '
-                        f'{PREFIX}NAMESPACES')
-    if fields['namespaces'] is not None and len(fields['namespaces']) != 1:
-        # A VM of that name in another namespace would be accessible too.
-        names = sorted(item for item in fields['allowed'] or ()
-                       if not is_uuid(item) and not is_vm(item))
-        if names:
-            problems.append(
-                f"{ALLOWED}: with more than one namespace, {', '.join(names)} "
-                "must be given as 'namespace/name'")
+    problems += _conflicts(config, fields)
     if problems:
         raise InvalidSettings('\n'.join(problems))
+    return Settings(
+        **fields, power_off=not power_off_disabled,
+        events=event_options.EventOptions(
+            **events, names=_names(_EVENTS, names)),
+        machine=options.Options(**machine, media=options.MediaOptions(
+            **media, names=_names(_MEDIA, names))))
 
-    def given(values: dict[str, typing.Any]) -> dict[str, typing.Any]:
-        return {field: value for field, value in values.items()
-                if value is not None}
 
-    return Settings(**given(fields), power_off=not power_off_disabled,
-                    events=event_options.EventOptions(**given(events)),
-                    machine=options.Options(
-                        **given(machine),
-                        media=media_settings.media_options(given(media))))
+def _conflicts(config: abc.Mapping[str, typing.Any],
+               fields: dict[str, typing.Any]) -> abc.Iterator[str]:
+    """Yield what is wrong with options that are valid by themselves.
+
+    :param fields: those of `Settings` that are given
+    """
+    for name in sorted(config):
+        if name.startswith(PREFIX) and name not in OPTIONS:
+            yield (f'{name} is not an option; the options are '
+                   + ', '.join(OPTIONS))
+    namespaces = fields.get('namespaces')
+    if namespaces is None:
+        return
+    if 'vm' in fields:
+        yield (f'{PREFIX}VM includes the namespace; remove '
+               f'{PREFIX}NAMESPACES')
+    # A VM of that name in another namespace would be accessible too.
+    names = sorted(item for item in fields['allowed'] or ()
+                   if not is_uuid(item) and not is_vm(item))
+    if names and len(namespaces) != 1:
+        yield (f"{ALLOWED}: with more than one namespace, {', '.join(names)} "
+               "must be given as 'namespace/name'")

@@ -11,7 +11,38 @@ import dataclasses
 
 
 @dataclasses.dataclass(frozen=True)
-class MediaOptions:
+class UrlOptions:
+    """Which hosts of clients' URLs are allowed, see `media.url_policy`."""
+
+    #: Hosts that are allowed: names, ``*.domain``, addresses, networks. Empty
+    #: to allow all whose address is not refused.
+    allowed_hosts: tuple[str, ...] = ()
+
+    #: Hosts that are refused even if they are allowed, such as the networks
+    #: of the cluster's own services; same notation, and ADDRESS:PORT for one
+    #: port of an address.
+    denied_hosts: tuple[str, ...] = ()
+
+    #: File of more of them, an entry a line. It is read for every URL, so it
+    #: may change.
+    denied_hosts_file: str | None = None
+
+    #: Exceptions from both; same notation.
+    denied_except: tuple[str, ...] = ()
+
+    #: True to allow addresses that lead to the BMC's own host or node:
+    #: 169.254.0.0/16, fe80::/10 (link-local); 127.0.0.0/8, ::1 (loopback).
+    allow_link_local: bool = False
+    allow_loopback: bool = False
+
+    #: What messages to clients call these options, by field; see
+    #: `option_hints`.
+    names: dict[str, str] | None = dataclasses.field(
+        default=None, compare=False)
+
+
+@dataclasses.dataclass(frozen=True)
+class MediaOptions(UrlOptions):
     """Options of virtual media. Times are in seconds, sizes in bytes."""
 
     #: Storage class of the PVCs; None for the cluster's default.
@@ -35,27 +66,6 @@ class MediaOptions:
     #: Age at which an unfinished insert counts as abandoned by the process
     #: that made it, and its objects are cleaned up.
     lapse_seconds: float = 30.0
-
-    #: Hosts of images that are allowed: names, ``*.domain``, addresses,
-    #: networks. Empty to allow all whose address is not refused.
-    allowed_hosts: tuple[str, ...] = ()
-
-    #: Hosts of images that are refused even if they are allowed, such as the
-    #: networks of the cluster's own services; same notation, and
-    #: ADDRESS:PORT for one port of an address.
-    denied_hosts: tuple[str, ...] = ()
-
-    #: File of more of them, an entry a line. It is read for every URL, so it
-    #: may change.
-    denied_hosts_file: str | None = None
-
-    #: Exceptions from both; same notation.
-    denied_except: tuple[str, ...] = ()
-
-    #: True to allow addresses that lead to the BMC's own host or node:
-    #: 169.254.0.0/16, fe80::/10 (link-local); 127.0.0.0/8, ::1 (loopback).
-    allow_link_local: bool = False
-    allow_loopback: bool = False
 
     #: File of CA certificates (PEM) for servers of images, in addition to the
     #: system's.
@@ -81,11 +91,6 @@ class MediaOptions:
 
     #: Time for the server of an image to report its size.
     probe_seconds: float = 10.0
-
-    #: What messages to clients call these options, by field; see
-    #: `option_hints`.
-    names: dict[str, str] | None = dataclasses.field(
-        default=None, compare=False)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -27,6 +27,8 @@ from sushy_kubevirt.machine import option_hints
 if typing.TYPE_CHECKING:
     from collections import abc
 
+    from sushy_kubevirt.machine import options
+
 _Address: typing.TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
 _Network: typing.TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
 
@@ -79,38 +81,6 @@ _EMBEDDING = tuple(map(_NETWORK, (
 # prefixes of these lengths, which the IPv4 address follows, without the bits
 # 64 to 71 (RFC 6052, section 2.2).
 _SITE, _PREFIX_LENGTHS = _NETWORK('64:ff9b:1::/48'), (48, 56, 64)
-
-
-class HostOptions(typing.Protocol):
-    """Which hosts are allowed; see `options.MediaOptions`."""
-
-    @property
-    def allowed_hosts(self) -> tuple[str, ...]:
-        ...
-
-    @property
-    def denied_hosts(self) -> tuple[str, ...]:
-        ...
-
-    @property
-    def denied_hosts_file(self) -> str | None:
-        ...
-
-    @property
-    def denied_except(self) -> tuple[str, ...]:
-        ...
-
-    @property
-    def allow_link_local(self) -> bool:
-        ...
-
-    @property
-    def allow_loopback(self) -> bool:
-        ...
-
-    @property
-    def names(self) -> dict[str, str] | None:
-        ...
 
 
 @dataclasses.dataclass(frozen=True)
@@ -279,7 +249,7 @@ def separate_credentials(source: model.Source) -> model.Source:
                                password=password)
 
 
-def check(url: str | ParsedUrl, options: HostOptions
+def check(url: str | ParsedUrl, options: options.UrlOptions
           ) -> tuple[str, ...]:
     """Resolve a URL's host and check all its addresses.
 
@@ -306,7 +276,7 @@ def check(url: str | ParsedUrl, options: HostOptions
     return tuple(map(str, addresses))
 
 
-def is_allowed_name(url: str, options: HostOptions) -> bool:
+def is_allowed_name(url: str, options: options.UrlOptions) -> bool:
     """Return whether a URL's host is allowed by its name alone.
 
     CDI may then fetch from it even if the BMC cannot resolve it. Where hosts
@@ -370,7 +340,7 @@ def _within(address: _Address, networks: abc.Iterable[_Network]) -> bool:
 
 
 def _reason_to_refuse(address: _Address, url: ParsedUrl,
-                      options: HostOptions, rules: _Rules) -> str:
+                      options: options.UrlOptions, rules: _Rules) -> str:
     """Return why an address is not allowed; '' if it is.
 
     :param address: of the URL's host
@@ -397,7 +367,7 @@ def _reason_to_refuse(address: _Address, url: ParsedUrl,
     return ''
 
 
-def _denied(options: HostOptions) -> str:
+def _denied(options: options.UrlOptions) -> str:
     return option_hints.hint(
         options, 'denied_hosts', 'is in {}') or 'is denied'
 
@@ -445,7 +415,7 @@ def _matches(host: str, names: abc.Iterable[str]) -> bool:
     return False
 
 
-def _rules(options: HostOptions) -> _Rules:
+def _rules(options: options.UrlOptions) -> _Rules:
     denied = options.denied_hosts
     if options.denied_hosts_file:
         denied += read_hosts(options.denied_hosts_file)
