@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import os
 import signal
 import sys
 import threading
@@ -27,31 +28,43 @@ def _worker() -> typing.Any:
 
 
 def require_one_process() -> None:
-    """Refuse to serve if gunicorn does not serve with this process alone.
+    """Refuse to serve beside another worker of gunicorn.
 
-    Its workers know their number before they load the application. One of
-    them reports it. The others wait until gunicorn ends them, as it fails if
-    a second one reports something meanwhile.
+    The first worker of several reports it, which ends gunicorn. One that is
+    added later (SIGTTIN) waits for the end of the first, which goes on; after
+    a reload (SIGHUP) the earlier worker has another configuration and ends.
 
     :raises: `errors.ConfigError`
     """
-    worker = _worker()
-    if worker is not None and worker.cfg.workers > 1:
-        # They are counted from 1.
-        if worker.age % worker.cfg.workers != 1:
+    worker, arbiter = _worker(), sys.modules.get('gunicorn.arbiter')
+    if worker is None:
+        if arbiter is not None:
+            raise errors.ConfigError(
+                'gunicorn has loaded the application before it forks its '
+                'worker, which would have none of its threads. Start it '
+                'without --preload and --check-config.')
+        return
+    # As of the fork, without this worker (gunicorn 27, arbiter.py).
+    others = [other for other in (arbiter.Arbiter.WORKERS.values()
+                                  if arbiter is not None else ())
+              if other.cfg is worker.cfg]
+    number = max(worker.cfg.workers, 1 + len(others))
+    text = (f'gunicorn starts {number} workers, but one process must serve '
+            'all requests, as sessions and events are in its memory. Start '
+            'one worker with several threads (--workers 1 --threads 8), or '
+            'sushy-kubevirt-redfish instead of gunicorn.')
+    if others:
+        if worker.cfg.workers == 1:
+            worker.log.error('sushy-kubevirt: worker %s serves nothing: %s',
+                             worker.pid, text)
+        with contextlib.suppress(ProcessLookupError):
             while worker.alive:
+                os.kill(others[0].pid, 0)
+                worker.notify()
                 time.sleep(0.1)
-            sys.exit()
-        raise errors.ConfigError(
-            f'gunicorn starts {worker.cfg.workers} workers, but one process '
-            'must serve all requests, as sessions and events are in its '
-            'memory. Start one worker with several threads (--workers 1 '
-            '--threads 8), or sushy-kubevirt-redfish instead of gunicorn.')
-    if worker is None and 'gunicorn.arbiter' in sys.modules:
-        raise errors.ConfigError(
-            'gunicorn has loaded the application before it forks its worker, '
-            'which would have none of its threads. Start it without --preload '
-            'and --check-config.')
+        sys.exit()
+    if number > 1:
+        raise errors.ConfigError(text)
 
 
 def stopping() -> bool:

@@ -166,6 +166,18 @@ class TestReplacement(OneProcessTestCase):
         self.assertEqual(0, started.process.wait(30), started.process.output)
         self.assertNotIn('Traceback', started.process.output)
 
+    def test_added_worker_serves_nothing(self):
+        started = self.start(settings=self.settings)
+        self.worker(started)
+        session = self.log_in(started)
+        started.process.send(signal.SIGTTIN)
+        started.process.wait_output('serves nothing: gunicorn starts 2')
+        for _ in range(10):
+            started.request('GET', SYSTEMS, headers=session, expect=200)
+        # gunicorn ends the first one.
+        started.process.send(signal.SIGTTOU)
+        self.assert_replaced(started, 3, session)
+
     def test_after_a_number_of_requests(self):
         started = self.start(settings=self.settings, env={
             'GUNICORN_CMD_ARGS': '--max-requests 5'})

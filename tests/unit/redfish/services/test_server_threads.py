@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 
+import os
 import signal
+import subprocess
 import sys
-import threading
+import time
 import types
+from unittest import mock
 
 import fixtures
 from oslotest import base
@@ -17,44 +20,75 @@ class OneProcessTestCase(base.BaseTestCase):
     class Worker:
 
         alive = True
+        pid = 4711
 
-        def __init__(self, age, workers):
-            self.age = age
-            self.cfg = types.SimpleNamespace(workers=workers)
+        def __init__(self, cfg):
+            self.cfg = cfg
+            self.log = mock.Mock()
+            self.notify = mock.Mock()
 
         def handle_exit(self, signum, frame):
             self.alive = False
 
-    def run_in(self, *number):
-        """Run in a worker of gunicorn."""
-        worker = self.Worker(*number)
+    def run_in(self, number, *others):
+        """Run in a worker of gunicorn.
+
+        :param number: configured number of workers
+        :param others: workers that were started before
+        """
+        worker = self.Worker(types.SimpleNamespace(workers=number))
         self.useFixture(fixtures.MockPatchObject(
             signal, 'getsignal', lambda signum: worker.handle_exit))
+        self.useFixture(fixtures.MonkeyPatch('sys.modules', {
+            **sys.modules, 'gunicorn.arbiter': types.SimpleNamespace(
+                Arbiter=types.SimpleNamespace(
+                    WORKERS={other.pid: other for other in others}))}))
         return worker
 
     def test_other_servers(self):
         server_threads.require_one_process()
 
     def test_one_worker(self):
-        for age in 1, 2:    # the second replaces the first
-            self.run_in(age, 1)
-            server_threads.require_one_process()
+        earlier = self.run_in(1)
+        server_threads.require_one_process()
+        # After a reload, which has another configuration.
+        self.run_in(1, earlier)
+        server_threads.require_one_process()
 
-    def test_several_workers(self):
-        for age in 1, 4:
-            self.run_in(age, 3)
-            exc = self.assertRaises(errors.ConfigError,
-                                    server_threads.require_one_process)
-            for words in '3 workers', '--threads', 'sushy-kubevirt-redfish':
-                self.assertIn(words, str(exc))
+    def test_first_of_several_workers(self):
+        self.run_in(3)
+        exc = self.assertRaises(errors.ConfigError,
+                                server_threads.require_one_process)
+        for words in '3 workers', '--threads', 'sushy-kubevirt-redfish':
+            self.assertIn(words, str(exc))
+
+    def wait_beside(self, pid, workers=1):
+        """Wait in a worker that is started beside another.
+
+        :param pid: of the other one
+        """
+        worker = self.run_in(workers)
+        first = self.Worker(worker.cfg)
+        first.pid = pid
+        sys.modules['gunicorn.arbiter'].Arbiter.WORKERS[pid] = first
+        self.assertRaises(SystemExit, server_threads.require_one_process)
+        return worker
 
     def test_others_wait_for_their_end(self):
-        for age in 2, 3, 5:
-            worker = self.run_in(age, 3)
-            timer = threading.Timer(0.05, worker.handle_exit, (15, None))
-            timer.start()
-            self.assertRaises(SystemExit, server_threads.require_one_process)
-            self.assertFalse(worker.alive)
+        self.useFixture(fixtures.MockPatchObject(
+            time, 'sleep', lambda seconds: signal.getsignal(15)(15, None)))
+        worker = self.wait_beside(os.getpid(), 3)
+        self.assertFalse(worker.alive)
+        worker.notify.assert_called_once_with()
+        worker.log.error.assert_not_called()
+
+    def test_added_worker_waits_for_the_end_of_the_first(self):
+        with subprocess.Popen(['true']) as ended:
+            ended.wait()
+        worker = self.wait_beside(ended.pid)
+        self.assertTrue(worker.alive)
+        [call] = worker.log.error.mock_calls
+        self.assertIn('2 workers', call.args[2])
 
     def test_arbiter(self):
         self.useFixture(fixtures.MonkeyPatch('sys.modules', {
