@@ -20,7 +20,7 @@ ALLOWED = {
     'sushy_kubevirt.bmc': {'sushy_kubevirt.kube', 'sushy_kubevirt.machine'},
     'sushy_kubevirt.redfish.services': {
         'sushy_kubevirt.kube', 'sushy_kubevirt.machine',
-        'sushy_kubevirt.bmc', 'bcrypt'},
+        'sushy_kubevirt.bmc', 'bcrypt', 'httptools'},
     'sushy_kubevirt.redfish.protocol': {
         'sushy_kubevirt.kube.blocking', 'sushy_kubevirt.kube.errors',
         # Types of the machine, which it passes to the resources.

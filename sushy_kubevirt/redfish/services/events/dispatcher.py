@@ -196,8 +196,7 @@ class EventDispatcher:
                 # and asyncio takes more than 1 MiB.
                 from sushy_kubevirt.redfish.services.events import delivery
                 self._delivery = delivery.Delivery(
-                    self.subscriptions.cached, self.settings,
-                    self.subscriptions)
+                    self.subscriptions, self.settings)
             if self._delivery is not None:
                 self._delivery.refresh(
                     self.history() if self.settings().enabled else ())

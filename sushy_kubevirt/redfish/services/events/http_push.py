@@ -1,23 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
 """HTTP/1.1 client that POSTs JSON to a server over a persistent connection.
 
-It runs on asyncio, so that a hundred subscribers need one thread, and
-implements only the parts of HTTP that this needs. Redirects are not followed,
-because they could lead to hosts that are not allowed.
+It runs on asyncio, so that a hundred subscribers need one thread, and parses
+responses with uvicorn's parser. Redirects are not followed, because they could
+lead to hosts that are not allowed.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import abc
+import functools
 import ssl
 import typing
+
+import httptools
 
 if typing.TYPE_CHECKING:
     from sushy_kubevirt.machine.media import url_policy
 
-#: Largest number of bytes of a response's head and of its body. After a
-#: longer body, the connection is closed instead of read to the end.
+#: Largest number of bytes of a response's head.
 _MAX_BYTES = 65536
 
 #: Seconds for which an idle connection is reused. Servers close idle
@@ -29,8 +31,9 @@ class Failed(Exception):
     """A POST failed or was refused; the text has the server as subject."""
 
 
+@functools.cache
 def tls(verify: bool) -> ssl.SSLContext:
-    """Create a TLS context.
+    """Return the TLS context of all clients.
 
     :param verify: whether to verify the server's certificate, against the
         CAs of this host
@@ -42,20 +45,39 @@ def tls(verify: bool) -> ssl.SSLContext:
     return context
 
 
+class _Response:
+    """A response, and the callbacks of its parser.
+
+    :ivar code: status code; 0 until the head is complete
+    :ivar reusable: whether the connection can be used again
+    """
+
+    def __init__(self) -> None:
+        self.code = 0
+        self.reusable = False
+        self.parser = httptools.HttpResponseParser(self)
+
+    def on_headers_complete(self) -> None:
+        code = self.parser.get_status_code()
+        self.code = code if code >= 200 else 0      # another one follows
+
+    def on_message_complete(self) -> None:
+        self.reusable = bool(self.code) and self.parser.should_keep_alive()
+
+
 class Poster:
     """Client of one server.
 
     :param resolve: returns the IP addresses to connect to
-    :param context: for https
+    :param verify: see `tls`
     """
 
     def __init__(self, url: url_policy.ParsedUrl,
                  resolve: abc.Callable[[], abc.Awaitable[
-                     abc.Iterable[str]]],
-                 context: ssl.SSLContext | None = None) -> None:
+                     abc.Iterable[str]]], verify: bool = False) -> None:
         self._url = url
         self._resolve = resolve
-        self._context = context if url.scheme == 'https' else None
+        self._context = tls(verify) if url.scheme == 'https' else None
         self._streams: tuple[asyncio.StreamReader,
                              asyncio.StreamWriter] | None = None
         self._used = 0.0    # time of the event loop
@@ -69,8 +91,7 @@ class Poster:
 
         :param body: JSON
         :param headers: (name, value), sent in addition
-        :raises: `Failed` unless the code is 2xx; `OSError`,
-            `ssl.SSLError`, `asyncio.IncompleteReadError`
+        :raises: `Failed` unless the code is 2xx; `OSError`
         """
         head = [f'POST {self._url.path} HTTP/1.1',
                 'Host: ' + self._host, 'User-Agent: sushy-kubevirt',
@@ -86,7 +107,7 @@ class Poster:
         kept = self._streams is not None
         try:
             code = await self._exchange(data)
-        except (OSError, asyncio.IncompleteReadError):
+        except OSError:
             self.close()
             if not kept:
                 raise
@@ -105,13 +126,24 @@ class Poster:
         reader, writer = self._streams
         writer.write(data)
         await writer.drain()
-        while True:
-            code, headers = await _head(reader)
-            if code >= 200:
-                break
-        if not await _body(reader, code, headers):
+        response, left = _Response(), _MAX_BYTES
+        while not response.code:
+            received = await reader.read(left)
+            if not received:
+                raise ConnectionResetError('it has closed the connection')
+            left -= len(received)
+            try:
+                response.parser.feed_data(received)
+            except httptools.HttpParserError:
+                response.reusable = False
+                if not response.code:
+                    raise Failed('it does not speak HTTP') from None
+            if not response.code and not left:
+                raise Failed('the head of its response is too long')
+        # A body that comes later than the head is not waited for.
+        if not response.reusable:
             self.close()
-        return code
+        return response.code
 
     async def _connect(self) -> tuple[asyncio.StreamReader,
                                       asyncio.StreamWriter]:
@@ -119,9 +151,9 @@ class Poster:
         for address in await self._resolve():
             try:
                 return await asyncio.open_connection(
-                    address, self._url.port, limit=_MAX_BYTES,
-                    ssl=self._context, server_hostname=self._url.host
-                    if self._context else None)
+                    address, self._url.port, ssl=self._context,
+                    server_hostname=self._url.host if self._context
+                    else None)
             except OSError as e:
                 failure = e
         raise failure
@@ -131,64 +163,3 @@ class Poster:
         if self._streams is not None:
             self._streams[1].close()
         self._streams = None
-
-
-async def _head(reader: asyncio.StreamReader) -> tuple[int, dict[str, str]]:
-    """Read a response's head. :returns: code, headers in lower case"""
-    try:
-        head = await reader.readuntil(b'\r\n\r\n')
-    except asyncio.LimitOverrunError:
-        raise Failed('the head of its response is too long') from None
-    first, *lines = head.decode('latin-1').split('\r\n')
-    words = first.split(' ', 2)
-    if (len(words) < 2 or not words[0].startswith('HTTP/1.')
-            or not words[1].isdigit()):
-        raise Failed('it does not speak HTTP')
-    headers = {}
-    for line in lines:
-        name, _, value = line.partition(':')
-        headers[name.strip().lower()] = value.strip().lower()
-    if words[0] == 'HTTP/1.0':
-        headers.setdefault('connection', 'close')
-    return int(words[1]), headers
-
-
-async def _body(reader: asyncio.StreamReader, code: int,
-                headers: dict[str, str]) -> bool:
-    """Read and discard the response body.
-
-    :returns: whether the connection can be used again; not after a long one
-    """
-    length = headers.get('content-length', '')
-    if headers.get('connection') != 'close':
-        if code == 204:
-            return True
-        if ('transfer-encoding' not in headers and length.isdigit()
-                and int(length) <= _MAX_BYTES):
-            await reader.readexactly(int(length))
-            return True
-        if headers.get('transfer-encoding') == 'chunked':
-            return await _chunks(reader)
-    return False
-
-
-async def _chunks(reader: asyncio.StreamReader) -> bool:
-    """Read a chunked body. :returns: whether it was read completely"""
-    left = _MAX_BYTES
-    while left > 0:
-        try:
-            line = await reader.readuntil(b'\r\n')
-        except asyncio.LimitOverrunError:
-            return False
-        try:
-            size = int(line.split(b';')[0], 16)
-        except ValueError:
-            return False
-        if size == 0:
-            # The request allowed no trailers.
-            return await reader.readuntil(b'\r\n') == b'\r\n'
-        left -= size
-        if not 0 < size <= _MAX_BYTES:
-            return False
-        await reader.readexactly(size + 2)
-    return False

@@ -118,7 +118,7 @@ class PosterTestCase(base.BaseTestCase):
             server = Server(self, [answer])
             self.assertRaises(http_push.Failed, self.post, server)
         server = Server(self, [None])
-        self.assertRaises(asyncio.IncompleteReadError, self.post, server)
+        self.assertRaises(ConnectionError, self.post, server)
         server = Server(self)
         server.port = 1
         self.assertRaises(OSError, self.post, server)
