@@ -42,21 +42,29 @@ _BY_KIND: dict[str, api_resources.AnyResource] = {
 
 
 class ObjectRef(typing.NamedTuple):
-    """Identifies an object of any kind in `of_kind`."""
+    """Identifies an object of a kind of this module."""
 
     kind: str
     namespace: str
     name: str
 
+    def __str__(self) -> str:
+        return f'{self.kind} {self.name}'
+
+    @property
+    def resource(self) -> api_resources.AnyResource:
+        """Of its kind."""
+        return _BY_KIND[self.kind]
+
+    @property
+    def target(self) -> tuple[api_resources.AnyResource, str, str]:
+        """First parameters of requests about it."""
+        return self.resource, self.namespace, self.name
+
 
 def of(obj: objects.AnyObject) -> api_resources.AnyResource:
     """Return the resource of an object."""
     return _BY_KIND[obj['kind']]
-
-
-def of_kind(kind: str) -> api_resources.AnyResource:
-    """Return the resource of a kind."""
-    return _BY_KIND[kind]
 
 
 def ref(obj: objects.AnyObject) -> ObjectRef:

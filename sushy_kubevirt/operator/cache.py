@@ -28,7 +28,6 @@ from sushy_kubevirt.operator import naming
 from sushy_kubevirt.operator import secret_summary
 
 if typing.TYPE_CHECKING:
-    from sushy_kubevirt.kube import api_resources
     from sushy_kubevirt.operator import api
 
 #: Prefix of the operator's own labels and annotations.
@@ -73,44 +72,6 @@ class Compressed(object_cache.ObjectCache[objects.ObjectT]):
         """Return an object, the caller's own; None if it is not cached."""
         entry = self.get(key)
         return None if entry is None else entry.unpack()
-
-
-class Objects:
-    """Objects by kind, namespace and name, in one cache for each kind."""
-
-    def __init__(self) -> None:
-        self._kinds: dict[api_resources.AnyResource,
-                          Compressed[typing.Any]] = {}
-
-    def put(self, resource: api_resources.Resource[objects.ObjectT],
-            obj: objects.ObjectT) -> bool:
-        """Store an object; see `Compressed.put`."""
-        return self.of(resource).put(obj)
-
-    def drop(self, resource: api_resources.AnyResource,
-             namespace: str, name: str) -> bool:
-        """Remove an object.
-
-        :returns: whether it was cached
-        """
-        return self.of(resource).discard(objects.ObjectKey(namespace, name))
-
-    def get(self, resource: api_resources.Resource[objects.ObjectT],
-            namespace: str, name: str) -> objects.ObjectT | None:
-        """Return an object, the caller's own; None if it is not cached."""
-        return self.of(resource).last(objects.ObjectKey(namespace, name))
-
-    def names(self, resource: api_resources.AnyResource
-              ) -> list[objects.ObjectKey]:
-        """Return the keys of all objects of a kind."""
-        return self.of(resource).keys()
-
-    def of(self, resource: api_resources.AnyResource
-           ) -> Compressed[typing.Any]:
-        """Return the cache of a kind."""
-        if resource not in self._kinds:
-            self._kinds[resource] = Compressed(_trimmed)
-        return self._kinds[resource]
 
 
 class _Vm(typing.NamedTuple):
@@ -355,7 +316,7 @@ def _version(obj: objects.AnyObject) -> int:
         obj['metadata'].get('resourceVersion')) or 0
 
 
-def _trimmed(obj: objects.AnyObject) -> objects.Json:
+def trimmed(obj: objects.AnyObject) -> objects.Json:
     """Return an object without the metadata that `drift` ignores."""
     metadata = dict(obj['metadata'])
     foreign_fields = drift.foreign_fields(obj)

@@ -184,7 +184,7 @@ class Controller:
         for key in self._store.bmcs():
             self._rollout.update(
                 key, rollout.is_stopped(
-                    self._store.objects.get(
+                    self._store.get(
                         bmc_resources.DEPLOYMENT, key.namespace,
                         naming.base(key.name))))
             self._queue.add(key)
@@ -231,9 +231,9 @@ class Controller:
     def _bmc_gone(self, change: stores.Change) -> None:
         bmc = spec.read(change.obj)
         self._vm_cleanup.enqueue(bmc.vm.namespace, bmc.vm.name)
-        for resource, namespace, name in facts.object_refs(bmc):
-            if resource in orphaned_rbac.KINDS:
-                self._orphaned_rbac.enqueue(namespace, name)
+        for ref in facts.object_refs(bmc):
+            if ref.resource in orphaned_rbac.KINDS:
+                self._orphaned_rbac.enqueue(ref.namespace, ref.name)
         if self._store.bmc(change.key) is not None:
             # Another one of that name.
             return

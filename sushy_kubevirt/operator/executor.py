@@ -16,7 +16,6 @@ from sushy_kubevirt.kube import stored_names
 from sushy_kubevirt.operator import bmc_resources
 from sushy_kubevirt.operator import credentials
 from sushy_kubevirt.operator import drift
-from sushy_kubevirt.operator import facts
 from sushy_kubevirt.operator import naming
 from sushy_kubevirt.operator import network
 from sushy_kubevirt.operator import permissions
@@ -25,8 +24,9 @@ from sushy_kubevirt.operator import plan
 from sushy_kubevirt.operator import secret_summary
 
 if typing.TYPE_CHECKING:
-    from sushy_kubevirt.kube import api_resources
     from sushy_kubevirt.operator import api
+    from sushy_kubevirt.operator import facts
+    from sushy_kubevirt.operator.shared import shards
     from sushy_kubevirt.operator import spec
     from sushy_kubevirt.operator import store
 
@@ -48,9 +48,8 @@ def subject(step: plan.Step, bmc: spec.Bmc) -> str:
 
 
 def _object(step: plan.Change) -> str:
-    if isinstance(step, plan.Delete):
-        return f'{step.resource.kind} {step.target.name}'
-    return f"{step.body['kind']} {step.body['metadata']['name']}"
+    return str(step.ref if isinstance(step, plan.Delete)
+               else bmc_resources.ref(step.body))
 
 
 class PlanOutdated(Exception):
@@ -63,27 +62,11 @@ class Closed(errors.Rejected):
     its place, so that the remaining steps are safe."""
 
 
-class Slots(typing.Protocol):
-    """Gives BMCs slots of shared pods: `shards.Shards`."""
-
-    def claim(self, bmc: spec.Bmc) -> None:
-        """Give a BMC a slot."""
-
-    def enter(self, bmc: spec.Bmc, text: str) -> None:
-        """Set the entry of a BMC."""
-
-    def revoke(self, bmc: spec.Bmc) -> None:
-        """Take the rights to the VM of a BMC from its pod."""
-
-    def release(self, key: objects.ObjectKey) -> None:
-        """Free the slot of a BMC."""
-
-
 class Executor:
     """Executes the steps of a BMC's plan."""
 
     def __init__(self, api: api.Api, store: store.Store,
-                 slots: Slots) -> None:
+                 slots: shards.Shards) -> None:
         self._api = api
         self._store = store
         self._slots = slots
@@ -135,9 +118,9 @@ class Executor:
         live = await self._api.get(bmc_resources.SECRET, bmc.namespace, name)
         if (live['metadata']['uid'] != step.uid
                 or not credentials.is_left_over(bmc, live)):
-            self._store.secrets.take(live)
+            self._store.put(live)
             raise PlanOutdated
-        self._store.secrets.take(await self._api.patch(
+        self._store.put(await self._api.patch(
             bmc_resources.SECRET, bmc.namespace, name, [
                 {'op': 'test', 'path': '/metadata/resourceVersion',
                  'value': live['metadata']['resourceVersion']},
@@ -177,7 +160,7 @@ class Executor:
 
     async def _end_upgrade(self, bmc: spec.Bmc, step: plan.EndUpgrade) -> None:
         resource = bmc_resources.DEPLOYMENT
-        self._store.objects.put(resource, await self._api.patch(
+        self._store.put(await self._api.patch(
             resource, bmc.namespace, naming.base(bmc.name), {'metadata': {
                 'uid': step.uid,
                 'annotations': {stored_names.UPGRADING: None}}}))
@@ -207,7 +190,7 @@ class Executor:
     async def _patch_data(self, secret: objects.Json, uid: str,
                           data: abc.Mapping[str, str | None]) -> None:
         metadata = secret['metadata']
-        self._store.secrets.take(await self._api.patch(
+        self._store.put(await self._api.patch(
             bmc_resources.SECRET, metadata['namespace'], metadata['name'],
             {'metadata': {'uid': uid, 'labels': metadata['labels']},
              'data': data}))
@@ -247,14 +230,14 @@ class Writer:
 
         :raises: `PlanOutdated` if it exists
         """
-        resource, namespace, name = _target(body)
+        ref = bmc_resources.ref(body)
         try:
-            created = await self._api.create(resource, namespace, body)
+            self._store.put(await self._api.create(
+                ref.resource, ref.namespace, body))
         except errors.Conflict:
             # Created by the previous leader, or foreign.
-            await self._read(resource, namespace, name)
+            await self._read(ref)
             raise PlanOutdated from None
-        self._store_answer(resource, created)
 
     async def _close(self, step: plan.Create | plan.Apply | plan.Replace
                      ) -> None:
@@ -262,32 +245,31 @@ class Writer:
 
         The former one, or none, may admit more than its author now wants.
         """
-        resource, namespace, name = _target(step.body)
+        ref = bmc_resources.ref(step.body)
         body = {**step.body, 'spec': {**step.body['spec'], 'ingress': []}}
         if isinstance(step, plan.Create):
-            closed = await self._api.create(resource, namespace, body)
+            closed = await self._api.create(ref.resource, ref.namespace, body)
         else:
-            closed = await self._api.apply(resource, namespace, name, body)
-        self._store_answer(resource, closed)
+            closed = await self._api.apply(*ref.target, body)
+        self._store.put(closed)
         LOG.warning('NetworkPolicy %s/%s admits no clients, as the API server '
-                    'rejects the one that is wanted', namespace, name)
+                    'rejects the one that is wanted', ref.namespace, ref.name)
 
     async def _apply(self, step: plan.Apply, tried: plan.Tried) -> None:
         body, live = step.body, await self._read_target(step)
-        target = _target(body)
+        ref = bmc_resources.ref(body)
         entries = _adopted_fields(live['metadata'].get('managedFields') or ())
         if entries:
             # Apply would never remove fields that a POST has set.
-            live = await self._api.patch(*target, [
+            live = await self._api.patch(*ref.target, [
                 {'op': 'test', 'path': '/metadata/resourceVersion',
                  'value': live['metadata']['resourceVersion']},
                 {'op': 'replace', 'path': '/metadata/managedFields',
                  'value': entries}])
             # `attempt` below depends on its version.
-            self._store_answer(target.resource, live)
-        ref = bmc_resources.ref(body)
+            self._store.put(live)
         try:
-            applied = await self._api.apply(*target, {
+            applied = await self._api.apply(*ref.target, {
                 **body, 'metadata': {**body['metadata'], 'uid': step.uid}})
         except errors.Rejected:
             # Fields of other clients may be incompatible with the desired
@@ -297,13 +279,13 @@ class Writer:
                 raise
             tried.attempts[ref] = attempt
             raise PlanOutdated from None
-        self._store_answer(target.resource, applied)
+        self._store.put(applied)
         if drift.differs(body, applied):
             tried.attempts[ref] = plan.attempt(plan.Apply, body, applied)
 
     async def _replace(self, step: plan.Replace, tried: plan.Tried) -> None:
         body, live = step.body, await self._read_target(step)
-        target = _target(body)
+        ref = bmc_resources.ref(body)
         patch = [{'op': 'test', 'path': '/metadata/resourceVersion',
                   'value': live['metadata']['resourceVersion']}]
         for part in ('labels', 'annotations'):
@@ -316,62 +298,44 @@ class Writer:
         patch += [{'op': 'add', 'path': '/' + part, 'value': value}
                   for part, value in body.items() if part not in (
                       'apiVersion', 'kind', 'metadata', 'roleRef')]
-        replaced = await self._api.patch(*target, patch)
-        self._store_answer(target.resource, replaced)
+        replaced = await self._api.patch(*ref.target, patch)
+        self._store.put(replaced)
         if drift.differs(body, replaced):
             # As in `plan`: the desired object without fields that the cluster
             # has set.
-            tried.attempts[bmc_resources.ref(body)] = plan.attempt(
+            tried.attempts[ref] = plan.attempt(
                 plan.Replace, step.body, replaced)
 
     async def _delete(self, step: plan.Delete, tried: plan.Tried) -> None:
-        namespace, name = step.target.namespace, step.target.name
         try:
-            await self._api.delete(step.resource, namespace, name, step.uid)
+            await self._api.delete(*step.ref.target, step.uid)
         except errors.ObjectNotFound:
             pass
         except errors.Conflict:
             # The object was replaced by another one of that name.
-            await self._read(step.resource, namespace, name)
+            await self._read(step.ref)
             raise PlanOutdated from None
         if step.conflict:
             tried.route_conflict = step.conflict
-        if step.resource == bmc_resources.SECRET:
-            self._store.secrets.discard(
-                objects.ObjectKey(namespace, name))
-        else:
-            self._store.objects.drop(step.resource, namespace, name)
+        self._store.drop(*step.ref.target)
 
     async def _read_target(self, step: plan.Apply | plan.Replace
                            ) -> objects.Json:
         """Read the object that a step is to change."""
-        live = await self._read(*_target(step.body))
+        live = await self._read(bmc_resources.ref(step.body))
         if live is None or live['metadata']['uid'] != step.uid:
             raise PlanOutdated
         return live
 
-    async def _read(self, resource: api_resources.AnyResource, namespace: str,
-                    name: str) -> objects.Json | None:
+    async def _read(self, ref: bmc_resources.ObjectRef
+                    ) -> objects.Json | None:
         try:
-            obj = await self._api.get(resource, namespace, name)
+            obj: objects.Json = await self._api.get(*ref.target)
         except errors.ObjectNotFound:
-            self._store.objects.drop(resource, namespace, name)
+            self._store.drop(*ref.target)
             return None
-        self._store_answer(resource, obj)
+        self._store.put(obj)
         return obj
-
-    def _store_answer(self, resource: api_resources.AnyResource,
-                      obj: objects.Json) -> None:
-        if resource == bmc_resources.SECRET:
-            self._store.secrets.take(obj)
-        else:
-            self._store.objects.put(resource, obj)
-
-
-def _target(body: objects.Json) -> facts.Target:
-    metadata = body['metadata']
-    return facts.Target(
-        bmc_resources.of(body), metadata['namespace'], metadata['name'])
 
 
 def _adopted_fields(entries: abc.Sequence[objects.Json]

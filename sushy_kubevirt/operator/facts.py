@@ -12,7 +12,6 @@ import datetime
 import typing
 
 from sushy_kubevirt.bmc import state_secret
-from sushy_kubevirt.kube import api_resources
 from sushy_kubevirt.kube import objects
 from sushy_kubevirt.operator import bmc_resources
 from sushy_kubevirt.operator import deployments
@@ -98,30 +97,22 @@ class Facts:
     now: datetime.datetime = dataclasses.field(default_factory=_now)
 
 
-class Target(typing.NamedTuple):
-    """An object that a BMC may have."""
-
-    resource: api_resources.AnyResource
-    namespace: str
-    name: str
-
-
-def object_refs(bmc: spec.Bmc) -> list[Target]:
+def object_refs(bmc: spec.Bmc) -> list[bmc_resources.ObjectRef]:
     """List the objects that a BMC may have, without Secrets."""
     base, here = naming.base(bmc.name), bmc.namespace
     access = naming.access(bmc.name, here, bmc.vm.namespace)
     second = naming.possible_vm_service(bmc)
-    return [
-        *([Target(bmc_resources.SERVICE, here, second)] if second else ()),
-        Target(bmc_resources.DEPLOYMENT, here, base),
-        Target(bmc_resources.SERVICE, here, base),
-        Target(bmc_resources.ROUTE, here, naming.route(bmc)),
-        Target(bmc_resources.ACCOUNT, here, base),
-        Target(bmc_resources.POLICY, here, base),
-        Target(bmc_resources.CONFIG_MAP, here, base),
-        Target(bmc_resources.CONFIG_MAP, here, naming.authority(bmc.name)),
-        Target(bmc_resources.BINDING, bmc.vm.namespace, access),
-        Target(bmc_resources.ROLE, bmc.vm.namespace, access)]
+    return [bmc_resources.ObjectRef(*ref) for ref in (
+        *([('Service', here, second)] if second else ()),
+        ('Deployment', here, base),
+        ('Service', here, base),
+        ('Route', here, naming.route(bmc)),
+        ('ServiceAccount', here, base),
+        ('NetworkPolicy', here, base),
+        ('ConfigMap', here, base),
+        ('ConfigMap', here, naming.authority(bmc.name)),
+        ('RoleBinding', bmc.vm.namespace, access),
+        ('Role', bmc.vm.namespace, access))]
 
 
 class SecretRefs(typing.NamedTuple):

@@ -68,13 +68,13 @@ class ForeignObjects:
 
     def _kind(self, watch: _Watch) -> stores.Kind:
         kind = stores.Kind(
-            self._api, bmc_resources.of_kind(watch.ref.kind),
+            self._api, watch.ref.resource,
             (watch.ref.namespace,), cache.Compressed(), metadata_only=True,
             field_selector='metadata.name=' + watch.ref.name)
 
         def end_if_gone(_: object) -> None:
             if not kind.keys() and watch in self._tasks:
-                self._store.objects.drop(kind.resource, *watch.ref[1:])
+                self._store.drop(*watch.ref.target)
                 self._tasks.pop(watch).cancel()
                 self._wake((watch.bmc,))
         kind.subscribe(end_if_gone, end_if_gone)

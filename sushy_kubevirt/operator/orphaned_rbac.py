@@ -46,7 +46,7 @@ class OrphanedRbac:
         if not self._queue.started:
             self._queue.start()
         for resource in KINDS:
-            for key in self._store.objects.names(resource):
+            for key in self._store.kind(resource).keys():
                 self.enqueue(*key)
 
     def enqueue(self, namespace: str, name: str) -> None:
@@ -64,7 +64,7 @@ class OrphanedRbac:
         for resource in KINDS:
             if self._store.users_of(resource, namespace, name):
                 continue
-            obj = self._store.objects.get(resource, namespace, name)
+            obj = self._store.get(resource, namespace, name)
             if (obj is not None and self._is_of_elsewhere(obj)
                     and 'deletionTimestamp' not in obj['metadata']):
                 yield resource, obj

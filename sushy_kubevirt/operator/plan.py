@@ -11,7 +11,6 @@ from collections import abc
 import dataclasses
 import typing
 
-from sushy_kubevirt.kube import api_resources
 from sushy_kubevirt.kube import objects
 from sushy_kubevirt.kube import stored_names
 from sushy_kubevirt.operator import bmc_resources
@@ -75,8 +74,7 @@ class Delete:
         again because of it; '' for other objects
     """
 
-    resource: api_resources.AnyResource
-    target: objects.ObjectKey
+    ref: bmc_resources.ObjectRef
     uid: str
     conflict: str = ''
 
@@ -312,7 +310,7 @@ def _cleanup_steps(bmc: spec.Bmc, facts: facts.Facts,
         # A BareMetalHost needs the BMC even while that is being deleted.
         return []
     left = [step for step in _delete_steps(bmc, facts, verdict, [])
-            if step.target.namespace != bmc.namespace]
+            if step.ref.namespace != bmc.namespace]
     return [*left] or [Finalizer(False)]
 
 
@@ -350,7 +348,7 @@ def changes(obj: objects.Json, live: objects.Json, tried: Tried
     if drift.must_recreate(obj, live) or (
             obj['kind'] == 'Service'
             and network.has_another_class(obj, live)):
-        return [Delete(bmc_resources.of(obj), _reference(live), uid)]
+        return [Delete(bmc_resources.ref(obj), uid)]
     other = drift.applied_digest(live) != drift.digest(obj)
     if not other and not drift.differs(obj, live):
         return []
@@ -359,8 +357,7 @@ def changes(obj: objects.Json, live: objects.Json, tried: Tried
         if obj['kind'] == 'Route':
             # The API server keeps the host that another client has set.
             return [] if has_route_conflict(live, tried) else [
-                Delete(bmc_resources.ROUTE, _reference(live), uid,
-                       route_conflict(live))]
+                Delete(bmc_resources.ref(obj), uid, route_conflict(live))]
         return [Replace(marked(obj), uid)]
     if last == attempt(Replace, obj, live):
         # The cluster changes it back every time.
@@ -471,34 +468,26 @@ def _delete_steps(bmc: spec.Bmc, facts: facts.Facts,
         stay.add(bmc_resources.ObjectRef(
             'ConfigMap', bmc.namespace, naming.authority(bmc.name)))
     deletions = [
-        Delete(bmc_resources.of_kind(ref.kind),
-               objects.ObjectKey(ref.namespace, ref.name),
-               live['metadata'].get('uid'))
+        Delete(ref, live['metadata'].get('uid'))
         for ref, live in facts.live.items()
         if ref not in stay and _is_deletable(bmc, live)]
-    unneeded = []
     if keeps_pod:
         # The present pod may mount them.
         return deletions
-    if bmc.auth is not None and (
-            verdict.withdrawn or not credentials.copies(bmc)):
-        unneeded.append(facts.auth)
-    if facts.authority is None:
-        unneeded.append(facts.tls)
+    unneeded = (
+        (facts.auth, naming.auth(bmc.name), bmc.auth is not None and (
+            verdict.withdrawn or not credentials.copies(bmc))),
+        (facts.tls, naming.tls(bmc.name), facts.authority is None))
     return deletions + [
-        Delete(bmc_resources.SECRET, _reference(summary.obj), _uid(summary))
-        for summary in unneeded
-        if summary is not None and _is_deletable(bmc, summary.obj)]
+        Delete(bmc_resources.ObjectRef('Secret', bmc.namespace, name),
+               _uid(summary))
+        for summary, name, is_unneeded in unneeded
+        if is_unneeded and summary and _is_deletable(bmc, summary.obj)]
 
 
 def _is_deletable(bmc: spec.Bmc, obj: objects.Json) -> bool:
     return naming.is_ours(bmc, obj) and (
         'deletionTimestamp' not in obj['metadata'])
-
-
-def _reference(obj: objects.Json) -> objects.ObjectKey:
-    metadata = obj['metadata']
-    return objects.ObjectKey(metadata['namespace'], metadata['name'])
 
 
 def _uid(summary: secret_summary.Summary) -> str:

@@ -137,7 +137,7 @@ class Reconciler:
                 await self._execute(bmc, body, steps, known, tried, done)
             finally:
                 self._upgrade_slots.update(key, rollout.is_stopped(
-                    self._store.objects.get(
+                    self._store.get(
                         bmc_resources.DEPLOYMENT, bmc.namespace,
                         naming.base(bmc.name))))
                 self._upgrade_slots.release(key)

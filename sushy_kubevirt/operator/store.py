@@ -33,8 +33,7 @@ if typing.TYPE_CHECKING:
 
 LOG = logging.getLogger(__name__)
 
-_OWNED = frozenset(resource.kind for resource in (
-    *bmc_resources.OWNED, bmc_resources.ROUTE))
+_OWNED = *bmc_resources.OWNED, bmc_resources.ROUTE
 
 
 class Change(typing.NamedTuple):
@@ -199,7 +198,6 @@ class Kind:
 class Store:
     """All kinds, and the BMCs by what they use.
 
-    ``objects`` has BMCs and the objects created for them.
     ``route_problems`` has what `route_problem` returns, by namespace; under
     None, for all namespaces.
     """
@@ -209,7 +207,6 @@ class Store:
         self._api = client
         self.namespaces: tuple[str | None, ...] = (
             options.namespaces or (None,))
-        self.objects = cache.Objects()
         self.machines = cache.VirtualMachines(options)
         self.secrets = cache.Secrets(client)
         self.route_problems: dict[str | None, str | None] = {}
@@ -221,7 +218,7 @@ class Store:
         bmcs.subscribe(self._index)
         self._kinds = {kind.resource: kind for kind in (
             *(self._kind(resource, label_selector=naming.OURS)
-              for resource in (*bmc_resources.OWNED, bmc_resources.ROUTE)),
+              for resource in _OWNED),
             # Templates of VMs are kept completely.
             self._kind(bmc_resources.VM, self.machines,
                        metadata_only=not options.hosts.claim_templates),
@@ -250,7 +247,7 @@ class Store:
     def _kind(self, resource: api_resources.AnyResource,
               kept: cache.Kept | None = None, **more: typing.Any) -> Kind:
         return Kind(self._api, resource, self.namespaces,
-                    kept or self.objects.of(resource), **more)
+                    kept or cache.Compressed(cache.trimmed), **more)
 
     async def _read_own_secrets(self, namespace: str | None) -> None:
         """Read the Secrets that were created for BMCs with one list; later,
@@ -258,6 +255,23 @@ class Store:
         async for secret in self._api.read_all(
                 bmc_resources.SECRET, namespace, naming.OURS):
             self.secrets.take(secret)
+
+    def get(self, resource: api_resources.AnyResource, namespace: str,
+            name: str) -> typing.Any:
+        """Return what is kept of an object, the caller's own, or None."""
+        return self._kinds[resource].get((namespace, name))
+
+    def put(self, obj: typing.Any) -> None:
+        """Store the answer to a request without telling subscribers."""
+        if obj['kind'] == bmc_resources.SECRET.kind:
+            self.secrets.take(obj)
+        else:
+            self._kinds[bmc_resources.of(obj)].kept.put(obj)
+
+    def drop(self, resource: api_resources.AnyResource, namespace: str,
+             name: str) -> None:
+        """Remove an object that is gone without telling subscribers."""
+        self._kinds[resource].kept.discard(objects.ObjectKey(namespace, name))
 
     def route_problem(self, namespace: str) -> str | None:
         """Tell why BMCs of a namespace cannot have Routes.
@@ -272,7 +286,7 @@ class Store:
 
     def bmc(self, key: objects.ObjectKey) -> objects.VirtualMachineBMC | None:
         """Look up a BMC."""
-        return (self.objects.get(bmc_resources.BMC, *key)
+        return (self.get(bmc_resources.BMC, *key)
                 if key in self._refs else None)
 
     def bmcs(self) -> list[objects.ObjectKey]:
@@ -309,13 +323,8 @@ class Store:
     def objects_of(self, bmc: spec.Bmc
                    ) -> dict[bmc_resources.ObjectRef, objects.Json]:
         """Look up the objects of a BMC that exist."""
-        live = {}
-        for resource, namespace, name in facts.object_refs(bmc):
-            obj = self.objects.get(resource, namespace, name)
-            if obj is not None:
-                live[bmc_resources.ObjectRef(
-                    resource.kind, namespace, name)] = obj
-        return live
+        live = {ref: self.get(*ref.target) for ref in facts.object_refs(bmc)}
+        return {ref: obj for ref, obj in live.items() if obj is not None}
 
     def _index(self, change: Change) -> None:
         bmc = None if change.gone else spec.read(change.obj)
@@ -338,21 +347,16 @@ class Store:
             if ref.kind == bmc_resources.SECRET.kind:
                 self.secrets.drop_summary(
                     objects.ObjectKey(ref.namespace, ref.name))
-            elif ref.kind in _OWNED:
-                self._drop_foreign(ref)
-
-    def _drop_foreign(self, ref: bmc_resources.ObjectRef) -> None:
-        """Remove a foreign object, whose deletion no watch would report."""
-        resource = bmc_resources.of_kind(ref.kind)
-        obj = self.objects.get(resource, ref.namespace, ref.name)
-        if obj is not None and not naming.made_by_us(obj):
-            self.objects.drop(resource, ref.namespace, ref.name)
+            elif ref.resource in _OWNED:
+                obj = self.get(*ref.target)
+                # No watch would report the deletion of a foreign object.
+                if obj is not None and not naming.made_by_us(obj):
+                    self.drop(*ref.target)
 
 
 def _refs(bmc: spec.Bmc) -> abc.Iterator[bmc_resources.ObjectRef]:
     """List a BMC's objects and those it refers to."""
-    for resource, namespace, name in facts.object_refs(bmc):
-        yield bmc_resources.ObjectRef(resource.kind, namespace, name)
+    yield from facts.object_refs(bmc)
     yield bmc_resources.ObjectRef(
         bmc_resources.VM.kind, bmc.vm.namespace, bmc.vm.name)
     if naming.vm_service(bmc):

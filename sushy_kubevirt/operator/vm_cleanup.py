@@ -110,11 +110,9 @@ class VmCleanup:
 
     def _may_write(self, key: objects.ObjectKey) -> bool:
         """Tell whether a Role still lets a pod change a VM."""
-        roles = self._store.objects
-        return any(key.name in shard_manifests.granted(roles.get(
-            bmc_resources.ROLE, namespace, name))
-            for namespace, name in roles.names(bmc_resources.ROLE)
-            if namespace == key.namespace)
+        roles = self._store.kind(bmc_resources.ROLE)
+        return any(key.name in shard_manifests.granted(roles.get(role))
+                   for role in roles.keys() if role.namespace == key.namespace)
 
     async def _clean_up(self, key: objects.ObjectKey) -> None:
         """Restore what can be restored now. If something is left, the next

@@ -111,14 +111,13 @@ def read(reader: readers.Reader, namespace: str, name: str,
 def _observe(reader: readers.Reader, checked: Bmc) -> None:
     bmc = checked.spec
     live: facts.Live = {}
-    for resource, namespace, name in facts.object_refs(bmc):
-        if resource == bmc_resources.ROUTE and not bmc.route:
+    for ref in facts.object_refs(bmc):
+        if ref.kind == 'Route' and not bmc.route:
             # The operator may read Routes only on OpenShift.
             continue
-        obj = reader.get(resource, namespace, name)
+        obj = reader.get(*ref.target)
         if obj is not None:
-            live[bmc_resources.ObjectRef(
-                resource.kind, namespace, name)] = obj
+            live[ref] = obj
     auth, source, tls, user_tls, state = [
         _summary(reader, reference) for reference in facts.secret_refs(bmc)]
     checked.facts = facts.Facts(

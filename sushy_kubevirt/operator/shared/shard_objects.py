@@ -45,7 +45,7 @@ class ShardObjects:
              shard: shard_state.Shard,
              name: str | None = None) -> objects.Json | None:
         """Return an object of a shard; None if it does not exist."""
-        obj = self._store.objects.get(
+        obj = self._store.get(
             resource, shard.namespace, name or naming.shared(shard.number))
         return obj if obj and naming.shard_of(obj) == shard.number else None
 
@@ -68,17 +68,17 @@ class ShardObjects:
 
         :raises: `Taken`
         """
-        live = self._store.objects.get(resource, shard.namespace, name)
+        live = self._store.get(resource, shard.namespace, name)
         if live is None or naming.shard_of(live) == shard.number:
             return live
         try:
             live = await self._api.get(resource, shard.namespace, name)
         except errors.ObjectNotFound:
-            self._store.objects.drop(resource, shard.namespace, name)
+            self._store.drop(resource, shard.namespace, name)
             return None
         if naming.shard_of(live) != shard.number:
             raise Taken(f'{resource.kind} {name}')
-        self._store.objects.put(resource, live)
+        self._store.put(live)
         return live
 
     async def ensure(self, shard: shard_state.Shard, wanted: objects.Json,
@@ -123,6 +123,6 @@ class ShardObjects:
         live = self.ours(resource, shard, name)
         if live is not None and 'deletionTimestamp' not in live['metadata']:
             await self.execute(shard, plan.Delete(
-                resource, objects.ObjectKey(
-                    shard.namespace, live['metadata']['name']),
+                bmc_resources.ObjectRef(resource.kind, shard.namespace,
+                                        live['metadata']['name']),
                 live['metadata']['uid']))

@@ -237,10 +237,10 @@ class Shards:
         """Read the record, when all resources were listed once."""
         keys: set[placement.ShardKey] = set()
         for resource in shard_manifests.KINDS:
-            for namespace, name in self._store.objects.names(resource):
+            for namespace, name in self._store.kind(resource).keys():
                 if not name.startswith(naming.SHARED_PREFIX):
                     continue
-                obj = self._store.objects.get(resource, namespace, name)
+                obj = self._store.get(resource, namespace, name)
                 number = naming.shard_of(obj) if obj else None
                 if number is not None:
                     keys.add(placement.ShardKey(namespace, number))
@@ -333,7 +333,7 @@ class Shards:
             return
         shard = self._shards[namespace].get(number)
         if shard is None:
-            if self._queue.started and self._store.objects.get(
+            if self._queue.started and self._store.get(
                     resource, namespace, name):
                 # Left over, or made by another client with our label.
                 self._changed(self._shard(namespace, number))
@@ -533,12 +533,12 @@ class Shards:
                 raise workqueue.Failure
         elif change:
             try:
-                self._store.objects.put(resource, await self._api.patch(
+                self._store.put(await self._api.patch(
                     resource, shard.namespace, record, {
                         'metadata': {'uid': live['metadata']['uid']},
                         'data': change}))
             except errors.ObjectNotFound:
-                self._store.objects.drop(resource, shard.namespace, record)
+                self._store.drop(resource, shard.namespace, record)
                 raise
         for name, (member, text) in written.items():
             if not member.recorded:
@@ -573,8 +573,8 @@ class Shards:
             else:
                 self._upgrade_slots.withdraw(shard.key)
             if stopped and ready and not upgrades:
-                self._store.objects.put(
-                    bmc_resources.DEPLOYMENT, await self._api.patch(
+                self._store.put(
+                    await self._api.patch(
                         bmc_resources.DEPLOYMENT, shard.namespace,
                         live['metadata']['name'], {'metadata': {
                             'uid': live['metadata']['uid'],

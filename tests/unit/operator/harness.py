@@ -50,20 +50,19 @@ class Operator:
 
     def sync(self):
         """Make the cache equal to the cluster, as the watches would."""
-        objects = self.store.objects
         for resource in (*bmc_resources.OWNED, bmc_resources.ROUTE,
                          bmc_resources.BMC):
             listed = self.kube.list(resource.kind)
             names = {(one['metadata']['namespace'], one['metadata']['name'])
                      for one in listed}
-            for at in objects.names(resource):
+            for at in self.store.kind(resource).keys():
                 if at not in names:
-                    objects.drop(resource, *at)
+                    self.store.drop(resource, *at)
             for obj in listed:
                 if resource == bmc_resources.BMC:
                     self.store.put_bmc(copy.deepcopy(obj))
                 elif naming.made_by_us(obj):
-                    objects.put(resource, obj)
+                    self.store.put(obj)
         for kind, cached in (('VirtualMachine', self.store.machines),
                              ('Secret', self.store.secrets)):
             listed = self.kube.list(kind)

@@ -8,7 +8,6 @@ from oslotest import base
 from sushy_kubevirt.kube import object_cache
 from sushy_kubevirt.kube import objects
 from sushy_kubevirt.kube import stored_names
-from sushy_kubevirt.operator import bmc_resources
 from sushy_kubevirt.operator import cache
 from sushy_kubevirt.operator import command_line
 from sushy_kubevirt.operator import host_options
@@ -27,19 +26,17 @@ class ObjectsTestCase(base.BaseTestCase):
 
     def setUp(self):
         super().setUp()
-        self.objects = cache.Objects()
+        self.objects = cache.Compressed(cache.trimmed)
 
     def put(self, version, **metadata):
-        return self.objects.put(
-            bmc_resources.SERVICE, service(version, **metadata))
+        return self.objects.put(service(version, **metadata))
 
     def remove(self, version, **metadata):
-        return bool(self.objects.of(bmc_resources.SERVICE).remove(
-            service(version, **metadata)))
+        return bool(self.objects.remove(service(version, **metadata)))
 
     @property
     def version(self):
-        found = self.objects.get(bmc_resources.SERVICE, 'lab', 'a')
+        found = self.objects.last(objects.ObjectKey('lab', 'a'))
         return found and found['metadata']['resourceVersion']
 
     def test_newer_version_wins(self):
@@ -72,23 +69,16 @@ class ObjectsTestCase(base.BaseTestCase):
     def test_number_of_tombstones_is_limited(self):
         for number in range(object_cache._MAX_TOMBSTONES + 10):
             self.remove(number, name=f'a{number}', uid=f'u{number}')
-        self.assertEqual(object_cache._MAX_TOMBSTONES, len(self.objects.of(
-            bmc_resources.SERVICE)._tombstones))
+        self.assertEqual(object_cache._MAX_TOMBSTONES,
+                         len(self.objects._tombstones))
 
     def test_unused_metadata_is_trimmed(self):
         self.put(1, managedFields=[{}], annotations={
             'kubectl.kubernetes.io/last-applied-configuration': 'x',
             'b': 'c'})
-        found = self.objects.get(bmc_resources.SERVICE, 'lab', 'a')['metadata']
+        found = self.objects.last(objects.ObjectKey('lab', 'a'))['metadata']
         self.assertNotIn('managedFields', found)
         self.assertEqual({'b': 'c'}, found['annotations'])
-
-    def test_kinds_are_separate(self):
-        self.put(1)
-        self.assertIsNone(self.objects.get(bmc_resources.ROLE, 'lab', 'a'))
-        self.assertEqual(
-            [('lab', 'a')], self.objects.names(bmc_resources.SERVICE))
-        self.assertEqual([], self.objects.names(bmc_resources.ROLE))
 
 
 class SecretsTestCase(base.BaseTestCase):

@@ -93,7 +93,7 @@ class ControllerTestCase(base.BaseTestCase):
                           operator._rollout._waiting):
                 self.assertEqual({}, state)
             self.assertEqual(
-                [], operator._store.objects.names(bmc_resources.BMC))
+                [], operator._store.kind(bmc_resources.BMC).keys())
             self.assertLessEqual(set(operator._store.secrets._summaries),
                                  {('lab', 'vm-bmc-state')})
         self.run_scenario(scenario)
@@ -358,8 +358,8 @@ class ControllerTestCase(base.BaseTestCase):
             await self.ready(kube, operator, reason='NameTaken')
             kube.remove('VirtualMachineBMC', *KEY)
             await self.until(lambda: not operator._store.bmcs())
-            await self.until(lambda: not operator._store.objects.names(
-                bmc_resources.CONFIG_MAP))
+            await self.until(lambda: not operator._store.kind(
+                bmc_resources.CONFIG_MAP).keys())
         self.run_scenario(scenario, kube)
 
     def test_deleted_certificate_authority_is_restored(self):

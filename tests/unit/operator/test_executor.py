@@ -63,7 +63,7 @@ class ReplacedObjectTestCase(base.BaseTestCase):
                     asyncio.run(executor.Writer(kube, found).change(
                         step(body, 'other'), plan.Tried()))
                 # The cache has the object now.
-                self.assertEqual(exists, found.objects.get(
+                self.assertEqual(exists, found.get(
                     bmc_resources.SERVICE, 'lab', 'a') is not None)
             kube.remove('Service', 'lab', 'a')
         self.assertEqual([], kube.writes)
@@ -107,5 +107,5 @@ class AttemptsTestCase(base.BaseTestCase):
                 plan.Apply(body, kube.objects[ref]['metadata']['uid']),
                 tried))
         self.assertEqual({ref: plan.attempt(
-            plan.Apply, body, found.objects.get(
+            plan.Apply, body, found.get(
                 bmc_resources.SERVICE, 'lab', 'a'))}, tried.attempts)

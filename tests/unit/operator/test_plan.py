@@ -45,9 +45,9 @@ class PlanTestCase(base.BaseTestCase):
         for kinds in (['Role', 'RoleBinding'], ['Role']):
             steps = self.steps(kube)
             self.assertEqual(kinds, sorted(
-                step.resource.kind for step in steps))
+                step.ref.kind for step in steps))
             self.assertEqual({'far'},
-                             {step.target.namespace for step in steps})
+                             {step.ref.namespace for step in steps})
             kube.remove(kinds[-1], 'far', 'node-virtbmc-from-lab')
         self.assertEqual([plan.Finalizer(False)], self.steps(kube))
 

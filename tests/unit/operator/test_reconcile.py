@@ -366,8 +366,8 @@ class ReconcileTestCase(base.BaseTestCase):
                         one for one in kube.list('Deployment')
                         if naming.made_by_us(one)])
                 kube.remove(kind, 'lab', name)
-                operator.store.objects.drop(
-                    bmc_resources.of_kind(kind), 'lab', name)
+                operator.store.drop(*bmc_resources.ObjectRef(
+                    kind, 'lab', name).target)
                 operator.run()
                 self.assertEqual(('True', 'ServiceReady'),
                                  harness.conditions(kube)['Ready'])

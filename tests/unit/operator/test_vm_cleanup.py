@@ -7,6 +7,7 @@ from unittest import mock
 from sushy_kubevirt.kube import api_resources
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.kube import object_cache
+from sushy_kubevirt.kube import objects
 from sushy_kubevirt.kube import stored_names
 from sushy_kubevirt.machine import boot
 from sushy_kubevirt.operator import bmc_resources
@@ -59,8 +60,8 @@ class VmCleanupTestCase(unittest.IsolatedAsyncioTestCase):
         self.bmcs, self.roles = [], {}
         kinds = mock.Mock()
         kinds.users_of = lambda resource, *at: self.bmcs
-        kinds.objects.names = lambda resource: list(self.roles)
-        kinds.objects.get = lambda resource, *at: self.roles[at]
+        kinds.kind.return_value.keys = lambda: list(self.roles)
+        kinds.kind.return_value.get = self.roles.get
         kinds.secrets.version.return_value = None
         self.cleanup = vm_cleanup.VmCleanup(self.api, kinds)
         patch = mock.patch.object(workqueue, 'FIRST_PAUSE', 0.001)
@@ -165,8 +166,8 @@ class CleanupTest(VmCleanupTestCase):
         self.pending()
         role = rbac.role(spec.read(bodies.body(
             virtualMachineRef={'name': 'node'})))
-        self.roles['default', 'r'] = role
-        self.roles['elsewhere', 'r'] = role
+        self.roles[objects.ObjectKey('default', 'r')] = role
+        self.roles[objects.ObjectKey('elsewhere', 'r')] = role
         await self.publish_secret()
         await self.enqueue_all_vms()
         self.assertEqual([], self.api.calls)
