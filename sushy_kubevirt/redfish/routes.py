@@ -9,7 +9,6 @@ a view are the same for all routes, including sushy-emulator's own.
 from __future__ import annotations
 
 from collections import abc
-import functools
 import typing
 
 import flask
@@ -23,6 +22,7 @@ from sushy_kubevirt.redfish.protocol import payload
 from sushy_kubevirt.redfish.protocol import postprocessing
 from sushy_kubevirt.redfish.protocol import request_validation
 from sushy_kubevirt.redfish.protocol import response_cache
+from sushy_kubevirt.redfish.protocol import responses
 from sushy_kubevirt.redfish.protocol import routing
 from sushy_kubevirt.redfish.protocol import system_access
 from sushy_kubevirt.redfish.resources import account_service
@@ -86,29 +86,28 @@ MODULES = (
 )
 
 
-def _adapt_view(feature: str, view: routing.View) -> routing.View:
-    """Adapt a view of this project to the way Flask calls views.
+def _adapt(route: routing.Route) -> abc.Callable[..., flask.Response]:
+    """Make a view for Flask of those of a route.
 
-    A view of a system receives the machine that
+    The view of a system receives the machine that
     `system_access.resolve_system` found instead of the identity in the URL.
 
-    :param feature: lowest feature set in which the route is served
-    :returns: function for Flask; it answers 404 below that feature set
+    :returns: a function that answers 404 below the route's feature set
     """
-    least = routing.FEATURE_SETS.index(feature)
+    least = routing.FEATURE_SETS.index(route.feature)
 
-    @functools.wraps(view)
     def adapted(identity: str | None = None, **arguments: str
                 ) -> flask.Response:
-        if least and routing.FEATURE_SETS.index(
-                application.current().feature_set) < least:
+        if routing.feature_level() < least:
             raise error_responses.uri_not_found()
-        machine = flask.g.machine
-        if machine is not None:
-            return view(machine, **arguments)
-        if identity is not None:
-            return view(identity, **arguments)
-        return view(**arguments)
+        method = flask.request.method
+        view = route.views['GET' if method == 'HEAD' else method]
+        subject = identity if flask.g.machine is None else flask.g.machine
+        answer = view(*() if subject is None else (subject,), **arguments)
+        if answer is None:
+            return responses.no_content()
+        return (responses.Document(answer) if isinstance(answer, dict)
+                else answer)
 
     return adapted
 
@@ -162,24 +161,13 @@ def install(app: application.Application) -> None:
             f"The installed sushy-tools has no endpoint {', '.join(moved)}; "
             'install the release named in sushy_kubevirt.emulator.plugin')
     for route in _routes():
-        view = _adapt_view(route.feature, route.view)
         if route.rule is None:
-            app.view_functions[route.endpoint] = view
+            app.view_functions[route.endpoint] = _adapt(route)
         else:
-            app.add_url_rule(route.rule, route.endpoint, view,
-                             methods=route.methods,
+            app.add_url_rule(route.rule, route.endpoint, _adapt(route),
+                             methods=list(route.views),
                              websocket=route.websocket)
-    upstream = {rule.endpoint: rule.rule for rule in app.url_map.iter_rules()}
-    routing.register(app, MODULES, {
-        # Upstream's rule of UpdateService ends with a slash.
-        (route.rule or upstream[route.endpoint]).rstrip('/'): route.feature
-        for route in _routes()})
-    app.extensions['sushy_kubevirt.media'] = {
-        route.endpoint: route.media for route in _routes()}
-    app.extensions['sushy_kubevirt.bodies'] = {
-        route.endpoint: route.body for route in _routes()}
-    app.extensions['sushy_kubevirt.cached'] = {
-        route.endpoint: route.cached for route in _routes()}
+    routing.Routes(app, MODULES)
     app.before_request(_check)
     app.after_request(postprocessing.finish_response)
     # Replaces upstream's handler, which sends a single message and the text

@@ -21,7 +21,6 @@ import flask
 from sushy_kubevirt.bmc import shares
 from sushy_kubevirt.redfish.protocol import application
 from sushy_kubevirt.redfish.protocol import error_responses
-from sushy_kubevirt.redfish.protocol import messages
 from sushy_kubevirt.redfish.services import account_files
 from sushy_kubevirt.redfish.services import authenticator
 
@@ -167,8 +166,8 @@ def _account(environ: types.WSGIEnvironment) -> account_files.Account | None:
 
 
 def _no_valid_session() -> error_responses.RedfishError:
-    return error_responses.RedfishError(
-        401, messages.message('NoValidSession'), headers=_CHALLENGE)
+    return error_responses.base_error(
+        401, 'NoValidSession', headers=_CHALLENGE)
 
 
 def _parse_basic(header: str) -> tuple[str, bytes]:
@@ -198,8 +197,8 @@ def _parse_basic(header: str) -> tuple[str, bytes]:
 
 
 def _invalid_header(why: str) -> error_responses.RedfishError:
-    return error_responses.RedfishError(401, messages.message(
-        'HeaderInvalid', 'Authorization', detail=why), headers=_CHALLENGE)
+    return error_responses.base_error(
+        401, 'HeaderInvalid', 'Authorization', detail=why, headers=_CHALLENGE)
 
 
 def identify(environ: types.WSGIEnvironment, account: account_files.Account
@@ -224,9 +223,9 @@ def check_password(name: str, password: bytes) -> account_files.Account:
     try:
         return services().login.check(name, password, client_address())
     except authenticator.LoginRefused:
-        raise error_responses.RedfishError(401, messages.message(
-            'ResourceAtUriUnauthorized', flask.request.path,
-            'Invalid user name or password'), headers=_CHALLENGE) from None
+        raise error_responses.base_error(
+            401, 'ResourceAtUriUnauthorized', flask.request.path,
+            'Invalid user name or password', headers=_CHALLENGE) from None
     except authenticator.LoginThrottled as exc:
         # Not 429: Redfish clients such as sushy treat it as a client error
         # and do not retry.

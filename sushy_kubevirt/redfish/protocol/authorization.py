@@ -10,7 +10,6 @@ last row lets every login read it and requires ConfigureManager to change it.
 
 from __future__ import annotations
 
-from collections import abc
 import functools
 import re
 import typing
@@ -19,6 +18,7 @@ import flask
 
 from sushy_kubevirt.redfish.protocol import error_responses
 from sushy_kubevirt.redfish.protocol import messages
+from sushy_kubevirt.redfish.protocol import routing
 
 if typing.TYPE_CHECKING:
     from sushy_kubevirt.redfish.services import account_files
@@ -57,21 +57,6 @@ _BEFORE_PASSWORD_CHANGE = re.compile(
 
 _PREFIX = '/redfish/v1/'
 
-# URL rule: function of the view's arguments, returns the owner's name.
-_owners: dict[str, abc.Callable[..., str | None]] = {}
-
-
-def register_owner(rule: str, owner: abc.Callable[..., str | None]) -> None:
-    """Register how to find the account that owns a resource.
-
-    Needed for resources that ConfigureSelf gives access to.
-
-    :param rule: URL rule
-    :param owner: receives the view's arguments by name, returns the name of
-        the owner's account
-    """
-    _owners[rule] = owner
-
 
 @functools.cache
 def required_privileges(rule: str, method: str) -> tuple[str, ...]:
@@ -107,10 +92,9 @@ def check() -> None:
         _require_password_change(account, rule.rule)
     for privilege in required_privileges(rule.rule, flask.request.method):
         if privilege in account.privileges and (
-                privilege != SELF or _is_own(account, rule.rule)):
+                privilege != SELF or _is_own(account)):
             return
-    raise error_responses.RedfishError(
-        403, messages.message('InsufficientPrivilege'))
+    raise error_responses.base_error(403, 'InsufficientPrivilege')
 
 
 def has(privilege: str) -> bool:
@@ -140,12 +124,12 @@ def _require_password_change(account: account_files.Account, rule: str
     :raises: `error_responses.RedfishError`, 403
     """
     if not _BEFORE_PASSWORD_CHANGE.fullmatch(
-            rule.removeprefix(_PREFIX)) or not _is_own(account, rule):
+            rule.removeprefix(_PREFIX)) or not _is_own(account):
         raise error_responses.RedfishError(
             403, password_change_required(account))
 
 
-def _is_own(account: account_files.Account, rule: str) -> bool:
-    owner = _owners.get(rule)
-    return (owner is not None
-            and owner(**flask.request.view_args or {}) == account.name)
+def _is_own(account: account_files.Account) -> bool:
+    request = flask.request
+    owner = routing.current().of(request.endpoint).owner
+    return owner(**request.view_args or {}) == account.name

@@ -62,20 +62,32 @@ class RedfishError(Exception):
         self.headers: abc.Mapping[str, str] = headers or {}
 
 
+def base_error(status: int, key: str, *args: typing.Any,
+               headers: abc.Mapping[str, str] | None = None,
+               **options: typing.Any) -> RedfishError:
+    """Create an error with one message of the Base registry.
+
+    :param status: HTTP status code
+    :param key: MessageKey; the other arguments are those of
+        `messages.message`
+    :param headers: additional headers
+    """
+    return RedfishError(status, messages.message(key, *args, **options),
+                        headers=headers)
+
+
 def resource_not_found(kind: str, name: str) -> RedfishError:
     """Create the error 404: the resource does not exist.
 
     :param kind: its schema, such as ``ComputerSystem``
     :param name: its id
     """
-    return RedfishError(
-        404, messages.message('ResourceNotFound', kind, name))
+    return base_error(404, 'ResourceNotFound', kind, name)
 
 
 def uri_not_found() -> RedfishError:
     """Create the error 404: no resource at the URI of this request."""
-    return RedfishError(404, messages.message(
-        'ResourceMissingAtURI', flask.request.path))
+    return base_error(404, 'ResourceMissingAtURI', flask.request.path)
 
 
 def general_error(status: int, text: str, resolution: str = '',
@@ -101,15 +113,14 @@ def unavailable(text: str, retry_after: float | None = None) -> RedfishError:
     :param retry_after: seconds; default `RETRY_AFTER`
     """
     seconds = str(max(1, math.ceil(retry_after or RETRY_AFTER)))
-    return RedfishError(
-        503, messages.message('ServiceTemporarilyUnavailable', seconds,
-                              detail=text),
+    return base_error(
+        503, 'ServiceTemporarilyUnavailable', seconds, detail=text,
         headers={'Retry-After': seconds})
 
 
 def internal_error() -> RedfishError:
     """Create the error 500 without details, for an unexpected exception."""
-    return RedfishError(500, messages.message('InternalError'))
+    return base_error(500, 'InternalError')
 
 
 def error_body(entries: abc.Sequence[messages.Message]
@@ -131,8 +142,9 @@ def _from_machine_error(exc: errors.MachineError, log: logging.Logger
         return general_error(409, str(exc), 'Use namespace:name.')
     if isinstance(exc, errors.InvalidValue):
         value = getattr(exc.value, 'value', exc.value)
-        return RedfishError(400, messages.message(
-            'PropertyValueIncorrect', exc.property, value, detail=str(exc)))
+        return base_error(
+            400, 'PropertyValueIncorrect', exc.property, value,
+            detail=str(exc), related=['#/' + exc.property])
     if isinstance(exc, (errors.WrongState, errors.Rejected)):
         return general_error(409, str(exc))
     if isinstance(exc, errors.Unsupported):
@@ -147,8 +159,8 @@ def _from_machine_error(exc: errors.MachineError, log: logging.Logger
     if isinstance(exc, errors.AccessDenied):
         log.error('Kubernetes API denied access: %s. Check the credentials '
                   'of this service and the RBAC rules of its account.', exc)
-        return RedfishError(500, messages.message(
-            'AccessDenied', 'the Kubernetes API', detail=str(exc)))
+        return base_error(
+            500, 'AccessDenied', 'the Kubernetes API', detail=str(exc))
     # For example a connection configuration that no longer works. The client
     # cannot do anything about it.
     log.error('%s: %s', type(exc).__name__, exc)
@@ -183,13 +195,12 @@ def _from_http_exception(exc: exceptions.HTTPException) -> RedfishError:
     if code == 404:
         return uri_not_found()
     if code == 405:
-        return RedfishError(405, messages.message('OperationNotAllowed'),
-                            headers=headers)
+        return base_error(405, 'OperationNotAllowed', headers=headers)
     if code == 413:
-        return RedfishError(413, messages.message('PayloadTooLarge'))
+        return base_error(413, 'PayloadTooLarge')
     if code == 400 and flask.request.method in ('PATCH', 'POST', 'PUT'):
         # sushy-tools' own views parse the body themselves.
-        return RedfishError(400, messages.message('MalformedJSON'))
+        return base_error(400, 'MalformedJSON')
     if code >= 500:
         return internal_error()
     return general_error(code, exc.description or exc.name, headers=headers)

@@ -23,7 +23,6 @@ from sushy_kubevirt.redfish.protocol import application
 from sushy_kubevirt.redfish.protocol import authentication
 from sushy_kubevirt.redfish.protocol import error_responses
 from sushy_kubevirt.redfish.protocol import internal_requests
-from sushy_kubevirt.redfish.protocol import messages
 
 if typing.TYPE_CHECKING:
     from wsgiref import types
@@ -129,8 +128,7 @@ def _owner_path() -> tuple[str, ...]:
 
 def precondition_failed() -> error_responses.RedfishError:
     """Create the error 412: If-Match or If-None-Match does not hold."""
-    return error_responses.RedfishError(
-        412, messages.message('PreconditionFailed'))
+    return error_responses.base_error(412, 'PreconditionFailed')
 
 
 def release_lock(environ: types.WSGIEnvironment) -> None:

@@ -13,7 +13,6 @@ import urllib.parse
 from sushy_kubevirt.redfish.protocol import error_responses
 from sushy_kubevirt.redfish.protocol import etags
 from sushy_kubevirt.redfish.protocol import internal_requests
-from sushy_kubevirt.redfish.protocol import messages
 
 if typing.TYPE_CHECKING:
     from collections import abc
@@ -45,8 +44,7 @@ def apply(document: responses.Json, query: query_parameters.Query,
     members: typing.Any = document.get('Members')
     if (query.only or query.top is not None or query.skip is not None) and (
             not isinstance(members, list)):
-        raise error_responses.RedfishError(400, messages.message(
-            'QueryNotSupportedOnResource'))
+        raise error_responses.base_error(400, 'QueryNotSupportedOnResource')
     if query.only:
         return _only(document, members)
     if query.top is not None or query.skip is not None:
@@ -143,10 +141,10 @@ class _Expansion:
     def _get(self, path: str) -> responses.Json | None:
         self._read += 1
         if self._read > MAX_EXPANDED:
-            raise error_responses.RedfishError(507, messages.message(
-                'InsufficientStorage',
+            raise error_responses.base_error(
+                507, 'InsufficientStorage',
                 detail=f'The response would contain more than {MAX_EXPANDED} '
-                       'resources. Use fewer levels, or $top.'))
+                'resources. Use fewer levels, or $top.')
         if path not in self._known:
             document = internal_requests.get(path)
             self._known[path] = (

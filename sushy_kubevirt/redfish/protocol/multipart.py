@@ -58,9 +58,10 @@ class Form:
         request = flask.request
         boundary = request.mimetype_params.get('boundary')
         if request.mimetype != CONTENT_TYPE or not boundary:
-            raise error_responses.RedfishError(415, messages.message(
-                'HeaderInvalid', f"Content-Type: {request.content_type or ''}",
-                resolution=f'Send {CONTENT_TYPE} with a boundary.'))
+            raise error_responses.base_error(
+                415, 'HeaderInvalid',
+                f"Content-Type: {request.content_type or ''}",
+                resolution=f'Send {CONTENT_TYPE} with a boundary.')
         if (request.content_length is None
                 and 'HTTP_TRANSFER_ENCODING' not in request.environ):
             raise error_responses.general_error(
@@ -133,9 +134,9 @@ class Form:
         except (ValueError, RecursionError):
             values = None
         if not isinstance(values, dict):
-            raise error_responses.RedfishError(400, messages.message(
-                'MalformedJSON',
-                detail=f'The part {self._parameters} must be a JSON object.'))
+            raise error_responses.base_error(
+                400, 'MalformedJSON',
+                detail=f'The part {self._parameters} must be a JSON object.')
         payload.require_text(values)
         self._more = True
         return values

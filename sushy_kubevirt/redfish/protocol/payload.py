@@ -3,13 +3,15 @@
 
 A whole body is validated before anything is changed, so a refused request has
 changed nothing. A route declares what it accepts as a *shape*: a dict of
-property name to type (`bool`, `str`, `int`, `list` ...), to a tuple of allowed
-strings, to another shape, or to `ReadOnly` (`Shape`).
+property name to type (`bool`, `str`, `list` ...), to a tuple of allowed
+strings (and None), to `Range`, `Text`, `ReadOnly`, or to another shape
+(`Shape`).
 """
 
 from __future__ import annotations
 
 from collections import abc
+import dataclasses
 import datetime
 import errno
 import functools
@@ -24,6 +26,7 @@ from werkzeug import exceptions
 
 from sushy_kubevirt.redfish.protocol import error_responses
 from sushy_kubevirt.redfish.protocol import messages
+from sushy_kubevirt.redfish.protocol import routing
 
 if typing.TYPE_CHECKING:
     import socket
@@ -44,24 +47,42 @@ _DATE_TIME = re.compile(
 _WITHOUT_BODY = ('GET', 'HEAD', 'OPTIONS')
 
 
+@dataclasses.dataclass(frozen=True)
 class ReadOnly:
     """A property that the resource has and clients cannot set.
 
     :param why: sentence for the error message, optional
     """
 
-    def __init__(self, why: str = '') -> None:
-        self.why = why
+    why: str = ''
 
 
-_Value: typing.TypeAlias = (
-    type[typing.Any] | types.UnionType | tuple[str, ...])
+@dataclasses.dataclass(frozen=True)
+class Range:
+    """An integer.
 
-#: Of the parameters of an action.
-FlatShape: typing.TypeAlias = abc.Mapping[str, _Value]
+    :param unit: for the error message, optional
+    """
+
+    lowest: int
+    highest: int
+    unit: str = ''
+
+
+@dataclasses.dataclass(frozen=True)
+class Text:
+    """A string that no response or log repeats.
+
+    :param longest: number of characters
+    """
+
+    longest: int
+
 
 #: What a shape has for a property.
-Kind: typing.TypeAlias = '_Value | ReadOnly | Shape'
+Kind: typing.TypeAlias = (
+    'type[typing.Any] | types.UnionType | tuple[str | None, ...] | ReadOnly '
+    '| Range | Text | Shape')
 
 #: Of a resource, or an object in it.
 Shape: typing.TypeAlias = abc.Mapping[str, Kind]
@@ -88,8 +109,7 @@ def check() -> None:
         request.max_content_length = MAX_BODY
         request.get_data(cache=False)
         return
-    media = flask.current_app.extensions['sushy_kubevirt.bodies'].get(
-        request.endpoint, _JSON)
+    media = routing.current().of(request.endpoint).body
     if media != _JSON:
         if request.mimetype != media:
             raise _wrong_type_of_body(media)
@@ -101,34 +121,35 @@ def check() -> None:
     try:
         body = request.get_json()
     except RecursionError:
-        raise error_responses.RedfishError(
-            400, messages.message('MalformedJSON')) from None
+        raise error_responses.base_error(400, 'MalformedJSON') from None
     if not isinstance(body, dict):
-        raise error_responses.RedfishError(400, messages.message(
-            'MalformedJSON', detail='The body must be a JSON object.'))
+        raise error_responses.base_error(
+            400, 'MalformedJSON', detail='The body must be a JSON object.')
     require_text(body)
 
 
 def require_text(value: typing.Any) -> None:
-    """Refuse unpaired surrogates in names and values.
+    """Refuse unpaired surrogates in names and values, NaN and Infinity.
 
-    They are no text (RFC 8259, section 8.2), and cannot be sent or stored.
+    They are no text and no numbers (RFC 8259, sections 8.2 and 6), and cannot
+    be sent or stored.
 
     :param value: parsed JSON
     :raises: `error_responses.RedfishError`, 400
     """
     try:
-        json.dumps(value, ensure_ascii=False).encode()
-    except UnicodeEncodeError:
-        raise error_responses.RedfishError(400, messages.message(
-            'MalformedJSON',
-            detail='The body contains an unpaired surrogate.')) from None
+        json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
+    except ValueError:
+        raise error_responses.base_error(
+            400, 'MalformedJSON', detail='The body contains an unpaired '
+            'surrogate, NaN or Infinity.') from None
 
 
 def _wrong_type_of_body(media: str) -> error_responses.RedfishError:
-    return error_responses.RedfishError(415, messages.message(
-        'HeaderInvalid', f"Content-Type: {flask.request.content_type or ''}",
-        resolution=f'Send {media}.'))
+    return error_responses.base_error(
+        415, 'HeaderInvalid',
+        f"Content-Type: {flask.request.content_type or ''}",
+        resolution=f'Send {media}.')
 
 
 def _has_body(request: flask.Request) -> bool:
@@ -180,8 +201,8 @@ def body() -> responses.Json:
     :raises: `error_responses.RedfishError`, 400 if there is no body
     """
     if not _has_body(flask.request):
-        raise error_responses.RedfishError(400, messages.message(
-            'MalformedJSON', detail='The request has no body.'))
+        raise error_responses.base_error(
+            400, 'MalformedJSON', detail='The request has no body.')
     values: responses.Json = flask.request.get_json()
     return values
 
@@ -194,30 +215,49 @@ def is_annotation(name: str) -> bool:
     return name.startswith('@odata.') or name.startswith('@Redfish.')
 
 
-def properties(shape: Shape) -> responses.Json:
-    """Validate the properties of a PATCH against a shape.
+def properties(shape: Shape, required: abc.Collection[str] = ()
+               ) -> responses.Json:
+    """Validate the properties of a PATCH, or of a new resource.
 
+    :param required: names of those that a new resource needs
     :returns: property to value
     :raises: `error_responses.RedfishError`, 400, with one message per
         invalid property
     """
-    values = validated(body(), shape)
+    values = validated(body(), shape, required)
     if not any(value != {} for value in values.values()):
         writable = ', '.join(_writable_names(shape)) or 'none'
-        raise error_responses.RedfishError(400, messages.message(
-            'NoOperation', detail=f'Writable properties: {writable}.'))
+        raise error_responses.base_error(
+            400, 'NoOperation', detail=f'Writable properties: {writable}.')
     return values
 
 
-def validated(given: responses.Json, shape: Shape) -> responses.Json:
+def parameters(action: str, shape: Shape, required: abc.Collection[str] = ()
+               ) -> responses.Json:
+    """Validate the parameters of an action.
+
+    :param action: such as ``ComputerSystem.Reset``
+    :param required: names of required parameters
+    :returns: parameter to value
+    :raises: `error_responses.RedfishError`, 400, with one message per error
+    """
+    given = body() if required or _has_body(flask.request) else {}
+    return validated(given, shape, required, action)
+
+
+def validated(given: responses.Json, shape: Shape,
+              required: abc.Collection[str] = (), action: str = ''
+              ) -> responses.Json:
     """Validate a JSON object against a shape.
 
-    :returns: property to value
-    :raises: `error_responses.RedfishError`, 400, with one message per
-        invalid property
+    :param action: of which it has the parameters; '' for a resource
+    :returns: property or parameter to value
+    :raises: `error_responses.RedfishError`, 400, with one message per error
     """
     problems: list[messages.Message] = []
-    values = _check_object(given, shape, '#', problems)
+    values = _check_object(given, shape, action, '#', problems)
+    problems += [_problem('Missing', '', [], name, action, '#')
+                 for name in required if name not in given]
     if problems:
         raise error_responses.RedfishError(400, *problems)
     return values
@@ -231,8 +271,9 @@ def _writable_names(shape: Shape, prefix: str = '') -> abc.Iterator[str]:
             yield prefix + name
 
 
-def _check_object(given: responses.Json, shape: Shape, where: str,
-                  problems: list[messages.Message]) -> responses.Json:
+def _check_object(given: responses.Json, shape: Shape, action: str,
+                  where: str, problems: list[messages.Message]
+                  ) -> responses.Json:
     """Validate one object of a body.
 
     :param where: JSON pointer of the object
@@ -241,45 +282,66 @@ def _check_object(given: responses.Json, shape: Shape, where: str,
     """
     values: responses.Json = {}
     for name, value in given.items():
-        if is_annotation(name):
-            continue
-        pointer = f'{where}/{name}'
         kind = shape.get(name)
-        if kind is None:
-            problems.append(messages.message('PropertyUnknown', name,
-                                             related=[pointer]))
-        elif isinstance(kind, ReadOnly):
-            problems.append(messages.message(
-                'PropertyNotWritable', name, detail=kind.why,
-                related=[pointer]))
+        if kind is None and is_annotation(name):
+            continue
+        fault = _fault(value, kind)
+        if fault is not None:
+            shown = '…' if 'Password' in name or isinstance(kind, Text) else (
+                value)
+            problems.append(_problem(*fault, [shown], name, action, where))
         elif isinstance(kind, abc.Mapping):
-            if isinstance(value, dict):
-                values[name] = _check_object(value, kind, pointer, problems)
-            else:
-                problems.append(_wrong_type(name, value, pointer))
-        elif isinstance(kind, tuple):
-            if not isinstance(value, str):
-                problems.append(_wrong_type(name, value, pointer))
-            elif value not in kind:
-                problems.append(not_in_list(name, value, kind, pointer))
-            else:
-                values[name] = value
-        elif isinstance(value, kind):
-            values[name] = value
+            values[name] = _check_object(value, kind, action,
+                                         f'{where}/{name}', problems)
         else:
-            problems.append(_wrong_type(name, value, pointer))
+            values[name] = value
     return values
 
 
-def _wrong_type(name: str, value: typing.Any, pointer: str
-                ) -> messages.Message:
-    return messages.message('PropertyValueTypeError', _redact(name, value),
-                            name, related=[pointer])
+def _fault(value: typing.Any, kind: Kind | None) -> tuple[str, str] | None:
+    """Compare a value with what the shape has for it.
+
+    :returns: what is wrong, as in the keys of messages, and a detail; None if
+        it is valid, apart from what is in an object
+    """
+    if kind is None:
+        return 'Unknown', ''
+    if isinstance(kind, ReadOnly):
+        return 'NotWritable', kind.why
+    if isinstance(kind, tuple) and value is None and None in kind:
+        return None
+    expected: typing.Any = (
+        int if isinstance(kind, Range) else str if isinstance(
+            kind, (Text, tuple)) else dict if isinstance(kind, abc.Mapping)
+        else kind)
+    if not isinstance(value, expected) or (
+            isinstance(kind, Range) and isinstance(value, bool)):
+        return 'ValueTypeError', ''
+    if isinstance(kind, Range) and not kind.lowest <= value <= kind.highest:
+        numbers = f'{kind.lowest} to {kind.highest} {kind.unit}'
+        return 'ValueOutOfRange', f'Allowed values: {numbers.rstrip()}.'
+    if isinstance(kind, Text) and len(value) > kind.longest:
+        return 'ValueFormatError', (
+            f'At most {kind.longest} characters are allowed.')
+    if isinstance(kind, tuple) and value not in kind:
+        return 'ValueNotInList', _allowed(filter(None, kind))
+    return None
 
 
-def _redact(name: str, value: typing.Any) -> typing.Any:
-    """Return a value for responses and logs; passwords are hidden."""
-    return '…' if 'Password' in name else value
+def _problem(fault: str, detail: str, value: list[typing.Any], name: str,
+             action: str, where: str) -> messages.Message:
+    """Make the message for a property, or a parameter of an action.
+
+    :param value: its value; most messages have it
+    """
+    if fault in ('Unknown', 'NotWritable'):
+        value = []
+    if not action:
+        return messages.message(f'Property{fault}', *value, name,
+                                detail=detail, related=[f'{where}/{name}'])
+    return messages.message(
+        f'ActionParameter{fault}', *((*value, name, action) if value
+                                     else (action, name)), detail=detail)
 
 
 def date_time(text: str) -> datetime.datetime | None:
@@ -308,42 +370,8 @@ def not_in_list(name: str, value: typing.Any, allowed: abc.Iterable[str],
     """
     return messages.message(
         'PropertyValueNotInList', value, name, related=[pointer],
-        detail=f"Allowed values: {', '.join(allowed)}.")
+        detail=_allowed(allowed))
 
 
-def parameters(action: str, shape: FlatShape,
-               required: abc.Collection[str] = ()) -> responses.Json:
-    """Validate the parameters of an action.
-
-    :param action: such as ``ComputerSystem.Reset``
-    :param required: names of required parameters
-    :returns: parameter to value
-    :raises: `error_responses.RedfishError`, 400, with one message per error
-    """
-    given = body() if required or _has_body(flask.request) else {}
-    problems: list[messages.Message] = []
-    values: responses.Json = {}
-    for name, value in given.items():
-        if is_annotation(name):
-            continue
-        kind = shape.get(name)
-        if kind is None:
-            problems.append(messages.message(
-                'ActionParameterUnknown', action, name))
-        elif not isinstance(value, str if isinstance(kind, tuple) else kind):
-            problems.append(messages.message(
-                'ActionParameterValueTypeError', _redact(name, value), name,
-                action))
-        elif isinstance(kind, tuple) and value not in kind:
-            problems.append(messages.message(
-                'ActionParameterValueNotInList', value, name, action,
-                detail=f"Allowed values: {', '.join(kind)}."))
-        else:
-            values[name] = value
-    for name in required:
-        if name not in given:
-            problems.append(messages.message(
-                'ActionParameterMissing', action, name))
-    if problems:
-        raise error_responses.RedfishError(400, *problems)
-    return values
+def _allowed(values: abc.Iterable[str]) -> str:
+    return f"Allowed values: {', '.join(values)}."

@@ -22,13 +22,11 @@ from sushy_kubevirt.redfish.protocol import internal_requests
 from sushy_kubevirt.redfish.protocol import payload
 from sushy_kubevirt.redfish.protocol import request_validation
 from sushy_kubevirt.redfish.protocol import responses
+from sushy_kubevirt.redfish.protocol import routing
 from sushy_kubevirt.redfish.protocol import schemas
 from sushy_kubevirt.redfish.protocol import served_hosts
 
 _READS = ('GET', 'HEAD')
-
-# Key in app.extensions: URL rule to value of Allow.
-_ALLOW = 'sushy_kubevirt.allow'
 
 
 def finish_response(response: flask.Response) -> flask.Response:
@@ -51,24 +49,8 @@ def finish_response(response: flask.Response) -> flask.Response:
     headers.update(served_hosts.transport_security(
         request.scheme, request.environ.get('HTTP_HOST')))
     if request.url_rule is not None and 'Allow' not in headers:
-        headers.add('Allow', allow_header(request.url_rule.rule))
+        headers.add('Allow', routing.current().allow[request.url_rule.rule])
     return response
-
-
-def allow_header(rule: str) -> str:
-    """List the methods of a route, as value of the header Allow.
-
-    :param rule: URL rule
-    """
-    app = application.current()
-    table: dict[str, str] | None = app.extensions.get(_ALLOW)
-    if table is None:
-        methods: dict[str, set[str]] = {}
-        for served in app.url_map.iter_rules():
-            methods.setdefault(served.rule, set()).update(served.methods or ())
-        table = app.extensions[_ALLOW] = {
-            path: ', '.join(sorted(names)) for path, names in methods.items()}
-    return table[rule]
 
 
 def _finish_read(request: flask.Request, response: flask.Response
@@ -115,10 +97,10 @@ def _finish_write(request: flask.Request, response: flask.Response
                   ) -> flask.Response:
     """Process a response to a change (ETag, Prefer)."""
     if (response.status_code == 204 and request.method == 'PATCH'
-            and prefers('return=representation')):
+            and request_validation.prefers('return=representation')):
         document = internal_requests.get(request.path)
         if document is not None:
-            response = responses.resource(document)
+            response = responses.Document(document)
             response.headers['Preference-Applied'] = 'return=representation'
     if (isinstance(response, responses.Document)
             and response.status_code in (200, 201)
@@ -141,14 +123,3 @@ def _set_text(response: flask.Response, text: str) -> None:
         response.response = [text.encode()]
     else:
         response.set_data(text)
-
-
-def prefers(preference: str) -> bool:
-    """Check whether the header Prefer has a preference (RFC 7240).
-
-    :param preference: such as ``return=representation``
-    """
-    header = flask.request.environ.get('HTTP_PREFER')
-    return header is not None and preference in (
-        value.partition(';')[0].replace(' ', '').lower()
-        for value in header.split(','))

@@ -8,21 +8,28 @@ parameters that begin with ``$`` are refused, all others ignored.
 
 from __future__ import annotations
 
-from collections import abc
 import dataclasses
 import re
-import typing
 import urllib.parse
 
 from sushy_kubevirt.redfish.protocol import error_responses
-from sushy_kubevirt.redfish.protocol import messages
 
 #: Maximum of $levels.
 MAX_LEVELS = 6
 
-_EXPAND = re.compile(r'([*.~])(?:\(\$levels=(\d{1,9})\))?')
+_MAX_NUMBER = 999999999
+
 _NUMBER = re.compile(r'-?\d{1,9}')
-_PROPERTY = re.compile(r'[\w@#.]+(?:/[\w@#.]+)*')
+_PATH = r'\s*[\w@#.]+(?:/[\w@#.]+)*\s*'
+
+# Parameter: pattern of its value.
+_PATTERNS = {
+    'only': re.compile(''),
+    '$select': re.compile(rf'{_PATH}(?:,{_PATH}){{0,99}}'),
+    '$expand': re.compile(r'[*.~](?:\(\$levels=\d{1,9}\))?'),
+    '$top': _NUMBER,
+    '$skip': _NUMBER,
+}
 
 #: For ServiceRoot: ProtocolFeaturesSupported.
 FEATURES = {
@@ -73,72 +80,41 @@ def parse(text: str) -> Query | None:
         pairs = urllib.parse.parse_qsl(text, keep_blank_values=True,
                                        max_num_fields=50)
     except ValueError:
-        raise _bad_request(
-            'QueryParameterValueFormatError',
-            text,
-            '?') from None
+        raise error_responses.base_error(
+            400, 'QueryParameterValueFormatError', text, '?') from None
     given: dict[str, str] = {}
     for name, value in pairs:
-        if name not in _PARSERS:
+        if name not in _PATTERNS:
             if name.startswith('$'):
-                raise error_responses.RedfishError(501, messages.message(
-                    'QueryParameterUnsupported', name,
-                    detail=f"Supported: {', '.join(_PARSERS)}."))
+                raise error_responses.base_error(
+                    501, 'QueryParameterUnsupported', name,
+                    detail=f"Supported: {', '.join(_PATTERNS)}.")
             continue
-        if name in given:
-            raise _bad_request('QueryParameterValueFormatError', value, name)
+        fault = 'Type' if _PATTERNS[name] is _NUMBER else 'Format'
+        if name in given or not _PATTERNS[name].fullmatch(value):
+            raise error_responses.base_error(
+                400, f'QueryParameterValue{fault}Error', value, name)
         given[name] = value
-    if not given:
-        return None
-    fields: dict[str, typing.Any] = {}
-    for name, value in given.items():
-        fields.update(_PARSERS[name](name, value))
     if len(given) > 1 and 'only' in given:
-        raise error_responses.RedfishError(400, messages.message(
-            'QueryCombinationInvalid'))
-    return Query(**fields)
+        raise error_responses.base_error(400, 'QueryCombinationInvalid')
+    select, expand = given.get('$select'), given.get('$expand', '')
+    levels = _number('$levels', re.sub(r'\D', '', expand), 1, MAX_LEVELS)
+    return Query(
+        only='only' in given,
+        select=None if select is None else tuple(
+            tuple(path.strip().split('/')) for path in select.split(',')),
+        expand=expand[:1] or None, levels=levels or 1,
+        top=_number('$top', given.get('$top'), 0, _MAX_NUMBER),
+        skip=_number('$skip', given.get('$skip'), 0, _MAX_NUMBER),
+    ) if given else None
 
 
-def _bad_request(key: str, value: typing.Any, *more: typing.Any
-                 ) -> error_responses.RedfishError:
-    return error_responses.RedfishError(
-        400, messages.message(key, value, *more))
-
-
-def _only(name: str, value: str) -> dict[str, typing.Any]:
-    if value:
-        raise _bad_request('QueryParameterValueFormatError', value, name)
-    return {'only': True}
-
-
-def _select(name: str, value: str) -> dict[str, typing.Any]:
-    paths = [path.strip() for path in value.split(',')]
-    if len(paths) > 100 or not all(map(_PROPERTY.fullmatch, paths)):
-        raise _bad_request('QueryParameterValueFormatError', value, name)
-    return {'select': tuple(tuple(path.split('/')) for path in paths)}
-
-
-def _expand(name: str, value: str) -> dict[str, typing.Any]:
-    match = _EXPAND.fullmatch(value)
-    if match is None:
-        raise _bad_request('QueryParameterValueFormatError', value, name)
-    levels = int(match[2] or 1)
-    if not 1 <= levels <= MAX_LEVELS:
-        raise _bad_request('QueryParameterOutOfRange', levels, '$levels',
-                           f'1-{MAX_LEVELS}')
-    return {'expand': match[1], 'levels': levels}
-
-
-def _number(name: str, value: str) -> dict[str, typing.Any]:
-    if not _NUMBER.fullmatch(value):
-        raise _bad_request('QueryParameterValueTypeError', value, name)
-    if value.startswith('-'):
-        raise _bad_request('QueryParameterOutOfRange',
-                           value, name, '0-999999999')
-    return {name[1:]: int(value)}
-
-
-# Parameter: function that parses its value into fields of Query.
-_PARSERS: dict[str, abc.Callable[[str, str], dict[str, typing.Any]]] = {
-    'only': _only, '$select': _select, '$expand': _expand,
-    '$top': _number, '$skip': _number}
+def _number(name: str, text: str | None, lowest: int, highest: int
+            ) -> int | None:
+    if not text:
+        return None
+    if not lowest <= int(text) <= highest:
+        raise error_responses.base_error(
+            400, 'QueryParameterOutOfRange', text, name,
+            f'{lowest}-{highest}')
+    return int(text)

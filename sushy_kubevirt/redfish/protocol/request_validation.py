@@ -20,6 +20,7 @@ from sushy_kubevirt.redfish.protocol import error_responses
 from sushy_kubevirt.redfish.protocol import internal_requests
 from sushy_kubevirt.redfish.protocol import messages
 from sushy_kubevirt.redfish.protocol import query_parameters
+from sushy_kubevirt.redfish.protocol import routing
 
 if typing.TYPE_CHECKING:
     from wsgiref import types
@@ -73,9 +74,9 @@ def check() -> None:
             f"Use one of {', '.join(METHODS)}.")
     version = environ.get('HTTP_ODATA_VERSION')
     if version is not None and version.strip() not in _VERSIONS:
-        raise error_responses.RedfishError(412, messages.message(
-            'HeaderInvalid', f'OData-Version: {version}',
-            resolution='Send OData-Version 4.0 or leave it out.'))
+        raise error_responses.base_error(
+            412, 'HeaderInvalid', f'OData-Version: {version}',
+            resolution='Send OData-Version 4.0 or leave it out.')
     websocket = authentication.wants_websocket()
     if ((websocket or request.method not in _READS)
             and (environ.get('HTTP_SEC_FETCH_SITE') in _OTHER_SITES
@@ -92,9 +93,9 @@ def check() -> None:
     if request.method in _READS and internal_requests.INTERNAL not in environ:
         accept = environ.get('HTTP_ACCEPT')
         if accept is not None and not _accepts(accept, _media_type(request)):
-            raise error_responses.RedfishError(406, messages.message(
-                'HeaderInvalid', f'Accept: {accept}',
-                resolution=f'Accept {_media_type(request)}.'))
+            raise error_responses.base_error(
+                406, 'HeaderInvalid', f'Accept: {accept}',
+                resolution=f'Accept {_media_type(request)}.')
 
 
 def _is_foreign(environ: types.WSGIEnvironment) -> bool:
@@ -109,9 +110,7 @@ def _is_foreign(environ: types.WSGIEnvironment) -> bool:
 
 def _media_type(request: flask.Request) -> str:
     """Return the media type of the responses of the request's route."""
-    media: dict[str | None, str] = flask.current_app.extensions[
-        'sushy_kubevirt.media']
-    return media.get(request.endpoint, _JSON)
+    return routing.current().of(request.endpoint).media
 
 
 @functools.lru_cache(maxsize=256)
@@ -140,6 +139,16 @@ def parse_query() -> None:
     if query is None:
         return
     if request.method not in _READS:
-        raise error_responses.RedfishError(400, messages.message(
-            'QueryNotSupportedOnOperation'))
+        raise error_responses.base_error(400, 'QueryNotSupportedOnOperation')
     request.environ[QUERY] = query
+
+
+def prefers(preference: str) -> bool:
+    """Check whether the header Prefer has a preference (RFC 7240).
+
+    :param preference: such as ``return=representation``
+    """
+    header = flask.request.environ.get('HTTP_PREFER')
+    return header is not None and preference in (
+        value.partition(';')[0].replace(' ', '').lower()
+        for value in header.split(','))

@@ -29,6 +29,7 @@ from sushy_kubevirt.redfish.protocol import application
 from sushy_kubevirt.redfish.protocol import authentication
 from sushy_kubevirt.redfish.protocol import internal_requests
 from sushy_kubevirt.redfish.protocol import request_validation
+from sushy_kubevirt.redfish.protocol import routing
 
 if typing.TYPE_CHECKING:
     from wsgiref import types
@@ -196,10 +197,9 @@ def note_conditions() -> None:
     environ = request.environ
     if _DIGEST not in environ or request.url_rule is None:
         return      # an internal request, or a change
-    cached = flask.current_app.extensions['sushy_kubevirt.cached'].get(
-        request.endpoint)
     query = environ.get(request_validation.QUERY)
-    if not cached or query is not None and (query.only or query.expand):
+    if (not routing.current().of(request.endpoint).cached
+            or query is not None and (query.only or query.expand)):
         return      # the latter read other resources
     conditions = _Conditions(request.url_rule.rule)
     if conditions.complete:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Successful responses.
 
-A view returns one of these. Headers, ETags, query parameters and the JSON text
-are added to all of them by `postprocessing`.
+Headers, ETags, query parameters and the JSON text are added to all of them by
+`postprocessing`.
 """
 
 from __future__ import annotations
@@ -49,11 +49,6 @@ def document_of(response: flask.Response) -> Json | None:
     return None
 
 
-def resource(body: Json) -> Document:
-    """Create the response 200 with a resource."""
-    return Document(body)
-
-
 def created(body: Json, headers: abc.Mapping[str, str] | None = None
             ) -> Document:
     """Create the response 201 with a new resource; Location has its path.
@@ -92,25 +87,46 @@ def link(path: str) -> dict[str, str]:
     return {'@odata.id': path}
 
 
-def collection(kind: str, name: str, path: str, members: abc.Collection[str]
-               ) -> Document:
-    """Create the response 200 with a collection.
+def collection(kind: str, name: str, here: str, ids: abc.Iterable[str]
+               ) -> Json:
+    """Build a collection.
 
-    :param kind: schema of the collection, such as ``ProcessorCollection``
+    :param kind: schema of its members, such as ``Processor``
     :param name: value of Name
-    :param path: its ``@odata.id``
-    :param members: paths of its members
+    :param here: its path
+    :param ids: ids of its members
     """
-    return resource(collection_body(kind, name, path, members))
-
-
-def collection_body(kind: str, name: str, path: str,
-                    members: abc.Collection[str]) -> Json:
-    """Build the body of a collection; parameters as of `collection`."""
+    members = [link(f'{here}/{id_}') for id_ in ids]
     return {
-        '@odata.id': path,
-        '@odata.type': f'#{kind}.{kind}',
+        '@odata.id': here,
+        '@odata.type': f'#{kind}Collection.{kind}Collection',
         'Name': name,
         'Members@odata.count': len(members),
-        'Members': [link(member) for member in members],
+        'Members': members,
     }
+
+
+def action_info(here: str, name: str, *parameters: Json) -> Json:
+    """Build the description of an action's parameters (ActionInfo v1.4).
+
+    :param here: its path, the last part of which is its Id
+    :param name: value of Name
+    """
+    return {
+        '@odata.id': here,
+        '@odata.type': '#ActionInfo.v1_4_1.ActionInfo',
+        'Id': here.rpartition('/')[2],
+        'Name': name,
+        'Parameters': list(parameters),
+    }
+
+
+def parameter(name: str, required: bool, kind: str = 'String',
+              values: abc.Iterable[str] = ()) -> Json:
+    """Describe a parameter of an action, for `action_info`.
+
+    :param kind: DataType
+    :param values: AllowableValues; none if all are
+    """
+    allowed = {'AllowableValues': list(values)} if values else {}
+    return {'Name': name, 'Required': required, 'DataType': kind, **allowed}

@@ -22,17 +22,22 @@ import typing
 
 from werkzeug import routing
 
+from sushy_kubevirt.redfish.protocol import application
+
 if typing.TYPE_CHECKING:
     import flask
 
-    from sushy_kubevirt.redfish.protocol import application
     from sushy_kubevirt.redfish.protocol import responses
 
 #: Values of SUSHY_EMULATOR_FEATURE_SET, each including those before it.
 FEATURE_SETS = ('minimum', 'vmedia', 'full')
 
-#: Function of the arguments of its URL rule.
-View: typing.TypeAlias = 'abc.Callable[..., flask.Response]'
+_KEY = 'sushy_kubevirt.routes'
+
+#: Function of the arguments of its URL rule. It returns a resource, None for
+#: 204, or another response.
+View: typing.TypeAlias = (
+    'abc.Callable[..., flask.Response | responses.Json | None]')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,8 +46,8 @@ class Route:
 
     :param endpoint: Flask's endpoint; that of sushy-tools if its view is
         replaced
+    :param views: HTTP method to view; that of GET also serves HEAD
     :param rule: Flask's URL rule; None keeps that of sushy-tools
-    :param methods: HTTP methods; None keeps those of sushy-tools
     :param feature: lowest feature set that includes it
     :param media: media type of its responses
     :param cached: whether responses to GET depend on nothing but the request,
@@ -51,17 +56,20 @@ class Route:
         that is not JSON itself
     :param websocket: whether it is for requests with ``Upgrade: websocket``,
         which match no other route
+    :param owner: returns the name of the account that owns the resource, for
+        resources that ConfigureSelf gives access to; receives the arguments
+        of the URL rule
     """
 
-    view: View
     endpoint: str
+    views: abc.Mapping[str, View]
     rule: str | None = None
-    methods: tuple[str, ...] | None = None
     feature: str = 'full'
     media: str = 'application/json'
     cached: bool = False
     body: str = 'application/json'
     websocket: bool = False
+    owner: abc.Callable[..., str | None] = lambda **_arguments: None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,27 +90,34 @@ class Registry:
     document: abc.Callable[[], responses.Json]
 
 
-def replace(endpoint: str, view: View, feature: str = 'full',
-            cached: bool = False) -> Route:
-    """Replace the view of an endpoint of sushy-tools 2.2.0.
+def _by_method(**views: View | None) -> dict[str, View]:
+    return {method.upper(): view for method, view in views.items() if view}
 
-    The parameters are those of `Route`.
+
+def replace(endpoint: str, get: View | None = None, feature: str = 'full', *,
+            post: View | None = None, patch: View | None = None,
+            delete: View | None = None, cached: bool = False) -> Route:
+    """Replace the views of an endpoint of sushy-tools 2.2.0.
+
+    :param get: view of GET; the others are those of their methods
     """
-    return Route(view, endpoint, feature=feature, cached=cached)
+    return Route(
+        endpoint, _by_method(get=get, post=post, patch=patch, delete=delete),
+        feature=feature, cached=cached)
 
 
-def add(rule: str, view: View, methods: abc.Sequence[str] = ('GET',),
-        feature: str = 'full', media: str = 'application/json',
-        cached: bool = False, body: str = 'application/json',
-        websocket: bool = False) -> Route:
+def add(rule: str, get: View | None = None, feature: str = 'full', *,
+        post: View | None = None, patch: View | None = None,
+        delete: View | None = None, **options: typing.Any) -> Route:
     """Add a route that sushy-tools does not have.
 
-    The parameters are those of `Route`.
+    :param get: view of GET; the others are those of their methods
+    :param options: other fields of `Route`
     """
-    name = re.sub(r'\W+', '_', f'{rule} {methods[0]}').strip('_')
-    return Route(view, 'kubevirt_' + ('websocket_' if websocket else '')
-                 + name, rule, tuple(methods), feature, media, cached, body,
-                 websocket)
+    views = _by_method(get=get, post=post, patch=patch, delete=delete)
+    name = re.sub(r'\W+', '_', ' '.join(('kubevirt', rule, *views)))
+    return Route(name + '_websocket' * bool(options.get('websocket')), views,
+                 rule, feature, **options)
 
 
 class Rule(routing.Rule):
@@ -126,81 +141,69 @@ def _build_unknown(rule: routing.Rule, /, **values: typing.Any
     return routing.Rule._compile_builder(rule, True)(rule, **values)
 
 
-# Routes of an application
+class Routes:
+    """The routes that an application serves.
 
-_MODULES = 'sushy_kubevirt.modules'
-_FEATURES = 'sushy_kubevirt.features'
-_SERVED = 'sushy_kubevirt.offered'
-_CHILDREN = 'sushy_kubevirt.offered_below'
-
-
-def register(app: application.Application,
-             modules: tuple[types.ModuleType, ...], features: dict[str, str]
-             ) -> None:
-    """Store which routes an application serves.
-
+    :param app: with all its routes
     :param modules: modules of `resources`
-    :param features: rule to the lowest feature set that includes it
+    :ivar allow: URL rule to value of the header Allow
     """
-    app.extensions[_MODULES] = modules
-    app.extensions[_FEATURES] = features
+
+    def __init__(self, app: application.Application,
+                 modules: tuple[types.ModuleType, ...]) -> None:
+        self.modules = modules
+        self._routes = {route.endpoint: route for module in modules
+                        for route in module.ROUTES}
+        self._levels: dict[str, int] = {}
+        methods: dict[str, set[str]] = {}
+        for rule in app.url_map.iter_rules():
+            route = self._routes.get(rule.endpoint)
+            # Upstream's rule of UpdateService ends with a slash.
+            self._levels[_without_arguments(rule.rule.rstrip('/'))] = (
+                FEATURE_SETS.index(route.feature) if route else 0)
+            methods.setdefault(rule.rule, set()).update(rule.methods or ())
+        self.allow = {
+            rule: ', '.join(sorted(names)) for rule, names in methods.items()}
+        app.extensions[_KEY] = self
+
+    def of(self, endpoint: str | None) -> Route:
+        """Return the route of an endpoint; also of others and of none."""
+        return self._routes.get(endpoint or '', _OTHER)
+
+    def serves(self, rule: str) -> bool:
+        """Check whether a rule is served in the application's feature set.
+
+        Used before linking to a resource of another module.
+
+        :param rule: URL rule; the names of its arguments do not matter
+        """
+        level = self._levels.get(_without_arguments(rule))
+        return level is not None and level <= feature_level()
+
+    def root_links(self) -> dict[str, str]:
+        """Collect the links of the service root.
+
+        :returns: ServiceRoot's property to path
+        """
+        return {name: path for module in self.modules
+                for name, path in getattr(module, 'ROOT_LINKS', {}).items()
+                if self.serves(path)}
 
 
-def modules(app: application.Application) -> tuple[types.ModuleType, ...]:
-    """Return the modules of `resources` that are served."""
-    served: tuple[types.ModuleType, ...] = app.extensions[_MODULES]
-    return served
+_OTHER = Route('', {})
 
 
-def is_served(app: application.Application, rule: str) -> bool:
-    """Check whether a rule is served in the application's feature set.
-
-    Used before linking to a resource of another module.
-
-    :param rule: URL rule; the names of its arguments do not matter
-    """
-    levels: dict[str, int] | None = app.extensions.get(_SERVED)
-    if levels is None:
-        levels = {_without_arguments(upstream.rule): 0
-                  for upstream in app.url_map.iter_rules()}
-        levels.update(
-            (_without_arguments(own), FEATURE_SETS.index(feature))
-            for own, feature in app.extensions[_FEATURES].items())
-        app.extensions[_SERVED] = levels
-    level = levels.get(_without_arguments(rule))
-    return level is not None and level <= FEATURE_SETS.index(app.feature_set)
+def current() -> Routes:
+    """Return the routes of the application of the request."""
+    routes: Routes = application.current().extensions[_KEY]
+    return routes
 
 
-def served_children(app: application.Application, rule: str,
-                    names: tuple[str, ...]) -> tuple[str, ...]:
-    """Select the resources below a rule that are served.
-
-    :param rule: URL rule of the parent
-    :param names: last path segments
-    :returns: the served ones of `names`
-    """
-    # Cached: called for every system that is read.
-    known: dict[tuple[str, tuple[str, ...], str], tuple[str, ...]] = (
-        app.extensions.setdefault(_CHILDREN, {}))
-    key = (rule, names, app.feature_set)
-    if key not in known:
-        known[key] = tuple(name for name in names
-                           if is_served(app, f'{rule}/{name}'))
-    return known[key]
+def feature_level() -> int:
+    """Return the index of the application's feature set."""
+    return FEATURE_SETS.index(application.current().feature_set)
 
 
 @functools.cache
 def _without_arguments(rule: str) -> str:
     return re.sub('<[^>]*>', '<>', rule)
-
-
-def root_links(app: application.Application) -> dict[str, str]:
-    """Collect the links of the service root.
-
-    :returns: ServiceRoot's property to path
-    """
-    level = FEATURE_SETS.index(app.feature_set)
-    features = app.extensions[_FEATURES]
-    return {name: path for module in modules(app)
-            for name, path in getattr(module, 'ROOT_LINKS', {}).items()
-            if FEATURE_SETS.index(features[path]) <= level}

@@ -14,6 +14,7 @@ import re
 import typing
 
 from sushy_kubevirt.redfish.protocol import messages
+from sushy_kubevirt.redfish.protocol import responses
 
 if typing.TYPE_CHECKING:
     import types
@@ -55,7 +56,7 @@ def used_schemas(modules: tuple[types.ModuleType, ...]
     :returns: names and versions, sorted; version None for unversioned schemas
     """
     used: set[tuple[str, str | None]] = set()
-    for module in (messages, *modules):
+    for module in (messages, responses, *modules):
         source = inspect.getsource(module)
         used.update(_VERSIONED.findall(source))
         used.update((name, None) for name in _COLLECTION.findall(source))

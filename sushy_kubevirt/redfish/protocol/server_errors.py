@@ -54,8 +54,7 @@ def response(code: int, detail: str = '', scheme: str = 'http',
     """
     phrase = http.HTTPStatus(code).phrase
     if code == 413:
-        error = error_responses.RedfishError(
-            code, messages.message('PayloadTooLarge'))
+        error = error_responses.base_error(code, 'PayloadTooLarge')
     elif code == 500:
         error = error_responses.internal_error()
     else:

@@ -9,11 +9,11 @@ import flask
 
 from sushy_kubevirt.bmc import accounts
 from sushy_kubevirt.redfish.protocol import authentication
-from sushy_kubevirt.redfish.protocol import error_responses
 from sushy_kubevirt.redfish.protocol import payload
 from sushy_kubevirt.redfish.protocol import responses
 from sushy_kubevirt.redfish.protocol import routing
 from sushy_kubevirt.redfish.resources import manager_accounts
+from sushy_kubevirt.redfish.resources import resource_paths
 from sushy_kubevirt.redfish.services import account_files
 
 if typing.TYPE_CHECKING:
@@ -35,14 +35,12 @@ _ROLE = payload.read_only(
     'AssignedPrivileges', 'OemPrivileges')
 
 
-def service() -> flask.Response:
-    """GET, PATCH /redfish/v1/AccountService
+def service() -> responses.Json:
+    """GET /redfish/v1/AccountService
 
     ServiceEnabled is false if no accounts are configured; no login is
     required then.
     """
-    if flask.request.method == 'PATCH':
-        payload.properties(_SERVICE)
     services = authentication.services()
     required = services.login.required
     body = {
@@ -67,7 +65,7 @@ def service() -> flask.Response:
     if services.accounts is not None:
         body.update(MinPasswordLength=accounts.MIN_PASSWORD_BYTES,
                     MaxPasswordLength=accounts.MAX_PASSWORD_BYTES)
-    return responses.resource(body)
+    return body
 
 
 def _description(services: service_context.Services) -> str:
@@ -78,20 +76,17 @@ def _description(services: service_context.Services) -> str:
     return 'Accounts of this service'
 
 
-def roles() -> flask.Response:
+def roles() -> responses.Json:
     """GET /redfish/v1/AccountService/Roles"""
-    return responses.collection(
-        'RoleCollection', 'Roles', ROLES,
-        [f'{ROLES}/{name}' for name in account_files.ROLES])
+    return responses.collection('Role', 'Roles', ROLES, account_files.ROLES)
 
 
-def role(role_id: str) -> flask.Response:
+def role(role_id: str) -> responses.Json:
     """GET, PATCH /redfish/v1/AccountService/Roles/<role_id>"""
-    if role_id not in account_files.ROLES:
-        raise error_responses.resource_not_found('Role', role_id)
+    privileges = resource_paths.member('Role', role_id, account_files.ROLES)
     if flask.request.method == 'PATCH':
         payload.properties(_ROLE)
-    return responses.resource({
+    return {
         '@odata.id': f'{ROLES}/{role_id}',
         '@odata.type': '#Role.v1_3_2.Role',
         'Id': role_id,
@@ -99,13 +94,14 @@ def role(role_id: str) -> flask.Response:
         'Description': 'One of the roles that Redfish defines',
         'RoleId': role_id,
         'IsPredefined': True,
-        'AssignedPrivileges': list(account_files.ROLES[role_id]),
+        'AssignedPrivileges': list(privileges),
         'OemPrivileges': [],
-    })
+    }
 
 
 ROUTES = (
-    routing.add(ROOT, service, ('GET', 'PATCH')),
+    # A PATCH of read-only properties is refused.
+    routing.add(ROOT, service, patch=lambda: payload.properties(_SERVICE)),
     routing.add(ROLES, roles),
-    routing.add(ROLES + '/<role_id>', role, ('GET', 'PATCH')),
+    routing.add(ROLES + '/<role_id>', role, patch=role),
 )

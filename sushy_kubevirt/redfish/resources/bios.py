@@ -9,12 +9,10 @@ below ``Bios``, the standard's path, and ``BIOS``, sushy-emulator's.
 
 from __future__ import annotations
 
-import math
 import typing
 
 import flask
 
-from sushy_kubevirt.kube import errors
 from sushy_kubevirt.machine import bios
 from sushy_kubevirt.machine import boot
 from sushy_kubevirt.redfish.protocol import error_responses
@@ -35,23 +33,18 @@ _VERSION = '1.0.0'
 _ON_RESET = 'OnReset'
 
 _APPLY_TIME = '@Redfish.SettingsApplyTime'
+_APPLY_TIMES: payload.Shape = {_APPLY_TIME: {
+    'ApplyTime': (_ON_RESET,), 'MaintenanceWindowStartTime': object,
+    'MaintenanceWindowDurationInSeconds': object}}
 
 
-def _is_primitive(value: typing.Any) -> bool:
-    # Bios_v1.xml: attributes are of primitive types. Python's parser accepts
-    # NaN and Infinity, which are not JSON.
-    if isinstance(value, float):
-        return math.isfinite(value)
-    return value is None or isinstance(value, (str, bool, int))
-
-
-def bios_resource(machine: machine.Machine) -> flask.Response:
+def bios_resource(machine: machine.Machine) -> responses.Json:
     """GET …/Bios: the attributes of the running boot
 
     While the system is off, those of the next boot.
     """
     here = resource_paths.system(machine, 'Bios')
-    return responses.resource({
+    return {
         '@odata.id': here,
         '@odata.type': '#Bios.v1_2_1.Bios',
         'Id': 'Bios',
@@ -61,7 +54,7 @@ def bios_resource(machine: machine.Machine) -> flask.Response:
         '@Redfish.Settings': _settings(machine, here),
         'Actions': {'#Bios.ResetBios': {
             'target': here + '/Actions/Bios.ResetBios'}},
-    })
+    }
 
 
 def _settings(machine: machine.Machine, here: str) -> responses.Json:
@@ -79,107 +72,57 @@ def _settings(machine: machine.Machine, here: str) -> responses.Json:
     return body
 
 
-def bios_settings(machine: machine.Machine) -> flask.Response:
-    """GET, PATCH …/Bios/Settings: the attributes of the next boot"""
-    if flask.request.method == 'PATCH':
-        return _patch_bios(machine)
-    return responses.resource({
+def bios_settings(machine: machine.Machine) -> responses.Json:
+    """GET …/Bios/Settings: the attributes of the next boot"""
+    return {
         '@odata.id': resource_paths.system(machine, 'Bios', 'Settings'),
         '@odata.type': '#Bios.v1_2_1.Bios',
         'Id': 'Settings',
         'Name': 'BIOS Configuration Pending Settings',
         'AttributeRegistry': f'{REGISTRY}.{_VERSION}',
         'Attributes': machine.attributes(),
-    })
+    }
 
 
-def _patch_bios(machine: machine.Machine) -> flask.Response:
+def patch_settings(machine: machine.Machine) -> None:
+    """PATCH …/Bios/Settings"""
     given = payload.body()
-    values = given.get('Attributes')
-    problems = _apply_time(given.get(_APPLY_TIME))
-    problems += [
-        messages.message('PropertyUnknown', name, related=['#/' + name])
-        for name in given
-        if name != 'Attributes' and not payload.is_annotation(name)]
-    if 'Attributes' not in given:
-        problems.append(messages.message('PropertyMissing', 'Attributes'))
-    elif not isinstance(values, dict):
-        problems.append(messages.message(
-            'PropertyValueTypeError', values, 'Attributes',
-            related=['#/Attributes']))
-    else:
-        problems += [entry for name, value in values.items()
-                     for entry in _attribute(machine, name, value)]
-    if problems:
-        raise error_responses.RedfishError(400, *problems)
+    attributes = given.get('Attributes')
+    values = payload.validated(given, {
+        'Attributes': {name: _kind(machine, name, value)
+                       for name, value in attributes.items()}
+        if isinstance(attributes, dict) else dict,
+        **({} if given.get(_APPLY_TIME) is None else _APPLY_TIMES),
+    }, required=['Attributes'])['Attributes']
     if not values:
-        raise error_responses.RedfishError(400, messages.message(
-            'NoOperation', detail='Attributes is empty.'))
-    try:
+        raise error_responses.base_error(
+            400, 'NoOperation', detail='Attributes is empty.')
+    first = next(iter(values))
+    with resource_paths.property_errors(machine, 'Attributes/' + first,
+                                        values[first]):
         machine.set_attributes(values)
-    except errors.InvalidValue as exc:
-        raise error_responses.RedfishError(400, messages.message(
-            'PropertyValueIncorrect', exc.property, exc.value,
-            detail=str(exc),
-            related=[f'#/Attributes/{exc.property}'])) from exc
     # Values are not logged, because an attribute may be a password.
     flask.current_app.logger.info(
         'BIOS attributes of %s set: %r', machine.qualified_name,
         sorted(values))
-    return responses.no_content()
 
 
-def _apply_time(given: typing.Any) -> list[messages.Message]:
-    """Validate @Redfish.SettingsApplyTime.
+def _kind(machine: machine.Machine, name: str, value: typing.Any
+          ) -> payload.Kind:
+    """Return what is accepted for an attribute, as in a shape.
 
-    :param given: its value
-    :returns: error messages, none if it is valid
-    """
-    if given is None:
-        return []
-    where = ['#/' + _APPLY_TIME]
-    if not isinstance(given, dict):
-        return [messages.message('PropertyValueTypeError', given,
-                                 _APPLY_TIME, related=where)]
-    wanted = given.get('ApplyTime', _ON_RESET)
-    if wanted != _ON_RESET:
-        return [messages.message(
-            'PropertyValueNotInList', wanted, 'ApplyTime',
-            detail=f'Allowed value: {_ON_RESET}.',
-            related=[where[0] + '/ApplyTime'])]
-    return []
-
-
-def _attribute(machine: machine.Machine, name: str, value: typing.Any
-               ) -> list[messages.Message]:
-    """Validate a new value of an attribute.
-
-    :param name: name of the attribute
     :param value: requested value
-    :returns: error messages, none if it is valid
     """
-    where = '#/Attributes/' + name
     for attribute in bios.VM_ATTRIBUTES:
         if attribute.name == name:
-            break
-    else:
-        if _is_primitive(value):
-            return []
-        return [messages.message('PropertyValueTypeError', value, name,
-                                 related=[where])]
-    if attribute.read_only and value != machine.attributes().get(name):
-        return [messages.message('PropertyNotWritable', name,
-                                 related=[where])]
-    if not isinstance(value, str):
-        return [messages.message('PropertyValueTypeError', value, name,
-                                 related=[where])]
-    allowed = machine.attribute_values(attribute)
-    if value not in allowed:
-        return [payload.not_in_list(name, value, allowed, where)]
-    return []
+            if attribute.read_only and value != machine.attributes().get(name):
+                return payload.ReadOnly()
+            return tuple(machine.attribute_values(attribute))
+    # Bios_v1.xml: attributes are of primitive types.
+    return str | bool | int | float | None
 
 
-def reset_bios(machine: machine.Machine) -> flask.Response:
+def reset_bios(machine: machine.Machine) -> None:
     """POST …/Bios/Actions/Bios.ResetBios
 
     Removes the attributes stored for clients. The attributes of the VM have
@@ -189,17 +132,14 @@ def reset_bios(machine: machine.Machine) -> flask.Response:
     machine.reset_attributes()
     flask.current_app.logger.info(
         'BIOS attributes of %s reset', machine.qualified_name)
-    return responses.no_content()
 
 
-def secure_boot(machine: machine.Machine) -> flask.Response:
-    """GET, PATCH …/SecureBoot
+def secure_boot(machine: machine.Machine) -> responses.Json:
+    """GET …/SecureBoot
 
     SecureBootEnable applies to the next boot, SecureBootCurrentBoot to the
     running one.
     """
-    if flask.request.method == 'PATCH':
-        return _patch_secure_boot(machine)
     now = machine.secure_boot_now()
     body = {
         '@odata.id': resource_paths.system(machine, 'SecureBoot'),
@@ -216,10 +156,11 @@ def secure_boot(machine: machine.Machine) -> flask.Response:
         # KubeVirt's OVMF has enrolled keys only with secure boot. Left out
         # with a persistent NVRAM, whose keys the guest can change.
         body['SecureBootMode'] = 'UserMode' if now else 'SetupMode'
-    return responses.resource(body)
+    return body
 
 
-def _patch_secure_boot(machine: machine.Machine) -> flask.Response:
+def patch_secure_boot(machine: machine.Machine) -> None:
+    """PATCH …/SecureBoot"""
     values = payload.properties({
         'SecureBootEnable': bool,
         **payload.read_only('Id', 'Name', 'SecureBootCurrentBoot',
@@ -229,7 +170,6 @@ def _patch_secure_boot(machine: machine.Machine) -> flask.Response:
         machine.set_secure_boot(enable)
     flask.current_app.logger.info(
         'Secure Boot of %s set to %s', machine.qualified_name, enable)
-    return responses.no_content()
 
 
 # Attribute registry
@@ -275,13 +215,11 @@ _SYSTEM = resource_paths.SYSTEMS + '/<identity>'
 
 ROUTES = (
     routing.replace('bios', bios_resource),
-    routing.replace('bios_settings', bios_settings),
-    routing.replace('system_reset_bios', reset_bios),
-    routing.replace('secure_boot', secure_boot),
-    routing.add(_SYSTEM + '/Bios',
-                bios_resource),
-    routing.add(_SYSTEM + '/Bios/Settings',
-                bios_settings, ('GET', 'PATCH')),
-    routing.add(_SYSTEM + '/Bios/Actions/Bios.ResetBios',
-                reset_bios, ('POST',)),
+    routing.replace('bios_settings', bios_settings, patch=patch_settings),
+    routing.replace('system_reset_bios', post=reset_bios),
+    routing.replace('secure_boot', secure_boot, patch=patch_secure_boot),
+    routing.add(_SYSTEM + '/Bios', bios_resource),
+    routing.add(_SYSTEM + '/Bios/Settings', bios_settings,
+                patch=patch_settings),
+    routing.add(_SYSTEM + '/Bios/Actions/Bios.ResetBios', post=reset_bios),
 )

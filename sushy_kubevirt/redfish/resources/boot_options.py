@@ -15,7 +15,6 @@ import flask
 from sushy_kubevirt.machine import boot
 from sushy_kubevirt.machine import boot_order
 from sushy_kubevirt.redfish.protocol import error_responses
-from sushy_kubevirt.redfish.protocol import messages
 from sushy_kubevirt.redfish.protocol import payload
 from sushy_kubevirt.redfish.protocol import responses
 from sushy_kubevirt.redfish.protocol import routing
@@ -67,11 +66,6 @@ def boot_property(machine: machine.Machine, full: bool) -> responses.Json:
     return body
 
 
-def targets(machine: machine.Machine) -> list[str]:
-    """List the values of BootSourceOverrideTarget that this VM supports."""
-    return _targets(machine.boot_targets())
-
-
 def _targets(supported: abc.Iterable[boot.Target]) -> list[str]:
     none = boot.Target.NONE
     return [none.value] + [target.value for target in supported
@@ -83,14 +77,15 @@ def patch_shape(machine: machine.Machine, full: bool) -> payload.Shape:
 
     :param full: whether BootOrder can be set
     """
-    http = boot.Target.UEFI_HTTP in machine.boot_targets()
+    supported = machine.boot_targets()
     taken: dict[str, payload.Kind] = {
-        'BootSourceOverrideTarget': tuple(targets(machine)),
+        'BootSourceOverrideTarget': tuple(_targets(supported)),
         'BootSourceOverrideEnabled': _ENABLED,
         'BootSourceOverrideMode': tuple(
             mode.value for mode in machine.boot_modes()),
         # sushy sends null with every other target.
-        'HttpBootUri': str | None if http else _NO_HTTP_BOOT,
+        'HttpBootUri': str | None if boot.Target.UEFI_HTTP in supported
+        else _NO_HTTP_BOOT,
     }
     if full:
         taken['BootOrder'] = list
@@ -109,15 +104,15 @@ def validate(machine: machine.Machine, chosen: responses.Json) -> None:
             chosen.keys() & {'BootSourceOverrideTarget', 'HttpBootUri',
                              'BootSourceOverrideMode'}
     ) and machine.boot().target is boot.Target.NONE:
-        raise error_responses.RedfishError(400, messages.message(
-            'PropertyMissing', 'BootSourceOverrideTarget',
+        raise error_responses.base_error(
+            400, 'PropertyMissing', 'BootSourceOverrideTarget',
             detail=f'{enabled} needs a boot target.',
-            related=['#/Boot/BootSourceOverrideTarget']))
+            related=['#/Boot/BootSourceOverrideTarget'])
     for place, reference in enumerate(chosen.get('BootOrder', ())):
         if not isinstance(reference, str):
-            raise error_responses.RedfishError(400, messages.message(
-                'PropertyValueTypeError', reference, 'BootOrder',
-                related=[f'#/Boot/BootOrder/{place}']))
+            raise error_responses.base_error(
+                400, 'PropertyValueTypeError', reference, 'BootOrder',
+                related=[f'#/Boot/BootOrder/{place}'])
 
 
 def settings(chosen: responses.Json) -> responses.Json:
@@ -153,21 +148,18 @@ def log(machine: machine.Machine, chosen: responses.Json) -> None:
 
 # Boot options
 
-def collection(machine: machine.Machine) -> flask.Response:
+def collection(machine: machine.Machine) -> responses.Json:
     """GET …/BootOptions"""
-    return resource_paths.collection(
+    return responses.collection(
         'BootOption', 'Boot Options', resource_paths.system(
             machine, 'BootOptions'),
         [option.reference for option in machine.boot_options()])
 
 
-def resource(machine: machine.Machine, reference: str) -> flask.Response:
+def resource(machine: machine.Machine, reference: str) -> responses.Json:
     """GET …/BootOptions/<reference>"""
-    for option in machine.boot_options():
-        if option.reference == reference:
-            break
-    else:
-        raise error_responses.resource_not_found('BootOption', reference)
+    option = resource_paths.member('BootOption', reference, {
+        option.reference: option for option in machine.boot_options()})
     body: responses.Json = {
         '@odata.id': resource_paths.system(machine, 'BootOptions', reference),
         '@odata.type': '#BootOption.v1_0_5.BootOption',
@@ -182,7 +174,7 @@ def resource(machine: machine.Machine, reference: str) -> flask.Response:
     if device:
         body['RelatedItem'] = [responses.link(device)]
         body['RelatedItem@odata.count'] = 1
-    return responses.resource(body)
+    return body
 
 
 def _device(machine: machine.Machine, option: boot_options.Option
@@ -201,21 +193,19 @@ def _device(machine: machine.Machine, option: boot_options.Option
     return None
 
 
-def set_default_boot_order(machine: machine.Machine) -> flask.Response:
+def set_default_boot_order(machine: machine.Machine) -> None:
     """POST …/Actions/ComputerSystem.SetDefaultBootOrder"""
     payload.parameters('ComputerSystem.SetDefaultBootOrder', {})
     machine.set_default_boot_order()
     flask.current_app.logger.info('Boot order of %s set to its default',
                                   machine.qualified_name)
-    return responses.no_content()
 
 
 _ROOT = resource_paths.SYSTEMS + '/<identity>'
 
 ROUTES = (
     routing.add(_ROOT + '/BootOptions', collection, cached=True),
-    routing.add(_ROOT + '/BootOptions/<reference>', resource,
-                cached=True),
+    routing.add(_ROOT + '/BootOptions/<reference>', resource, cached=True),
     routing.add(_ROOT + '/Actions/ComputerSystem.SetDefaultBootOrder',
-                set_default_boot_order, ('POST',)),
+                post=set_default_boot_order),
 )

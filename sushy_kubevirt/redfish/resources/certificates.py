@@ -113,72 +113,68 @@ def _certificate_string(values: responses.Json, action: str | None = None
 
 # Certificates of a device
 
-def collection(machine: machine.Machine, device: str) -> flask.Response:
-    """GET, POST …/VirtualMedia/<device>/Certificates
+def collection(machine: machine.Machine, device: str) -> responses.Json:
+    """GET …/VirtualMedia/<device>/Certificates"""
+    device_id = virtual_media.find(machine, device).id
+    return {
+        **responses.collection(
+            'Certificate', 'Certificate Collection',
+            virtual_media.path(machine, device_id, 'Certificates'),
+            _by_id(machine, device_id)),
+        '@Redfish.SupportedCertificates': [_PEM],
+    }
 
-    POST adds a certificate, which is used from the next insert on.
+
+def add(machine: machine.Machine, device: str) -> flask.Response:
+    """POST …/VirtualMedia/<device>/Certificates
+
+    The certificate is used from the next insert on.
     """
-    media_device = virtual_media.find(machine, device)
-    here = virtual_media.path(machine, media_device.id, 'Certificates')
-    if flask.request.method == 'POST':
-        return _add(machine, media_device, here)
-    answer = responses.collection(
-        'CertificateCollection', 'Certificate Collection', here,
-        [f'{here}/{certificate.id}'
-         for certificate in machine.media_certificates(media_device.id)])
-    answer.document['@Redfish.SupportedCertificates'] = [_PEM]
-    return answer
-
-
-def _add(machine: machine.Machine, device: media.Device, here: str
-         ) -> flask.Response:
-    values = payload.properties({'CertificateString': str,
-                                 'CertificateType': (_PEM,)})
-    missing = [messages.message('PropertyMissing', name,
-                                related=['#/' + name])
-               for name in ('CertificateString', 'CertificateType')
-               if name not in values]
-    if missing:
-        raise error_responses.RedfishError(400, *missing)
+    device_id = virtual_media.find(machine, device).id
+    required = ('CertificateString', 'CertificateType')
+    values = payload.properties(
+        {'CertificateString': str, 'CertificateType': (_PEM,)}, required)
     added = machine.add_media_certificate(
-        device.id, _certificate_string(values))
+        device_id, _certificate_string(values))
     flask.current_app.logger.info(
-        'Certificate %s of %s of %s added', added.id, device.id,
+        'Certificate %s of %s of %s added', added.id, device_id,
         machine.qualified_name)
-    return responses.created(_body(added, f'{here}/{added.id}'))
+    return responses.created(_body(added, virtual_media.path(
+        machine, device_id, 'Certificates', added.id)))
 
 
-def _find(machine: machine.Machine, device: media.Device, cert_id: str
-          ) -> media.Certificate:
-    for certificate in machine.media_certificates(device.id):
-        if certificate.id == cert_id:
-            return certificate
-    raise error_responses.resource_not_found('Certificate', cert_id)
+def _by_id(machine: machine.Machine, device_id: str
+           ) -> dict[str, media.Certificate]:
+    return {certificate.id: certificate
+            for certificate in machine.media_certificates(device_id)}
+
+
+def _find(machine: machine.Machine, device: str, cert_id: str
+          ) -> tuple[str, media.Certificate]:
+    """Find a certificate; return the id of its device with it."""
+    device_id = virtual_media.find(machine, device).id
+    return device_id, resource_paths.member(
+        'Certificate', cert_id, _by_id(machine, device_id))
 
 
 def resource(machine: machine.Machine, device: str, cert_id: str
-             ) -> flask.Response:
-    """GET, DELETE …/VirtualMedia/<device>/Certificates/<cert_id>"""
-    media_device = virtual_media.find(machine, device)
-    here = virtual_media.path(
-        machine, media_device.id, 'Certificates', cert_id)
-    if flask.request.method == 'DELETE':
-        _delete(machine, media_device, cert_id)
-        return responses.no_content()
-    return responses.resource(
-        _body(_find(machine, media_device, cert_id), here))
+             ) -> responses.Json:
+    """GET …/VirtualMedia/<device>/Certificates/<cert_id>"""
+    device_id, certificate = _find(machine, device, cert_id)
+    return _body(certificate, virtual_media.path(
+        machine, device_id, 'Certificates', cert_id))
 
 
-def _delete(machine: machine.Machine, device: media.Device, cert_id: str
-            ) -> None:
-    _find(machine, device, cert_id)
+def delete(machine: machine.Machine, device: str, cert_id: str) -> None:
+    """DELETE …/VirtualMedia/<device>/Certificates/<cert_id>"""
+    device_id, _certificate = _find(machine, device, cert_id)
     try:
-        machine.delete_media_certificate(device.id, cert_id)
+        machine.delete_media_certificate(device_id, cert_id)
     except errors.InvalidValue:
         raise error_responses.resource_not_found(
             'Certificate', cert_id) from None
     flask.current_app.logger.info(
-        'Certificate %s of %s of %s deleted', cert_id, device.id,
+        'Certificate %s of %s of %s deleted', cert_id, device_id,
         machine.qualified_name)
 
 
@@ -218,9 +214,9 @@ def _colons(digits: bytes) -> str:
 
 # CertificateService
 
-def service() -> flask.Response:
+def service() -> responses.Json:
     """GET /redfish/v1/CertificateService"""
-    return responses.resource({
+    return {
         '@odata.id': SERVICE,
         '@odata.type': '#CertificateService.v1_1_1.CertificateService',
         'Id': 'CertificateService',
@@ -232,10 +228,10 @@ def service() -> flask.Response:
             '@Redfish.ActionInfo':
                 SERVICE + '/ReplaceCertificateActionInfo',
         }},
-    })
+    }
 
 
-def locations() -> flask.Response:
+def locations() -> responses.Json:
     """GET /redfish/v1/CertificateService/CertificateLocations
 
     Links to the certificates of all devices of all systems.
@@ -247,34 +243,24 @@ def locations() -> flask.Response:
         for machine in application.current().systems.machines()
         for device in machine.media_devices()
         for certificate in machine.media_certificates(device.id)]
-    return responses.resource({
+    return {
         '@odata.id': SERVICE + '/CertificateLocations',
         '@odata.type': '#CertificateLocations.v1_0_4.CertificateLocations',
         'Id': 'CertificateLocations',
         'Name': 'Certificate Locations',
         'Links': {'Certificates': certificates,
                   'Certificates@odata.count': len(certificates)},
-    })
+    }
 
 
-def replace_info() -> flask.Response:
-    """GET …/CertificateService/ReplaceCertificateActionInfo
-
-    The parameters of ReplaceCertificate.
-    """
-    return responses.resource({
-        '@odata.id': SERVICE + '/ReplaceCertificateActionInfo',
-        '@odata.type': '#ActionInfo.v1_4_1.ActionInfo',
-        'Id': 'ReplaceCertificateActionInfo',
-        'Name': 'Replace Certificate Action Info',
-        'Parameters': [
-            {'Name': 'CertificateString', 'Required': True,
-             'DataType': 'String'},
-            {'Name': 'CertificateType', 'Required': True,
-             'DataType': 'String', 'AllowableValues': [_PEM]},
-            {'Name': 'CertificateUri', 'Required': True,
-             'DataType': 'Object'}],
-    })
+def replace_info() -> responses.Json:
+    """GET …/CertificateService/ReplaceCertificateActionInfo"""
+    return responses.action_info(
+        SERVICE + '/ReplaceCertificateActionInfo',
+        'Replace Certificate Action Info',
+        responses.parameter('CertificateString', True),
+        responses.parameter('CertificateType', True, values=[_PEM]),
+        responses.parameter('CertificateUri', True, 'Object'))
 
 
 def replace() -> flask.Response:
@@ -297,28 +283,27 @@ def replace() -> flask.Response:
         uri = uri.get('@odata.id')
     match = _URI.fullmatch(uri) if isinstance(uri, str) else None
     if match is None:
-        raise error_responses.RedfishError(404, messages.message(
-            'ResourceMissingAtURI', uri))
-    collection, identity, device_id, cert_id = match.groups()
+        raise error_responses.base_error(404, 'ResourceMissingAtURI', uri)
+    collection, identity, device, cert_id = match.groups()
     machine = system_access.find_machine(collection, identity)
-    device = virtual_media.find(machine, device_id)
-    _find(machine, device, cert_id)
+    device_id, _certificate = _find(machine, device, cert_id)
     added = machine.add_media_certificate(
-        device.id, _certificate_string(values, _REPLACE))
+        device_id, _certificate_string(values, _REPLACE))
     if added.id != cert_id:
         try:
-            _delete(machine, device, cert_id)
+            delete(machine, device_id, cert_id)
         except errors.MachineError:
-            machine.delete_media_certificate(device.id, added.id)
+            machine.delete_media_certificate(device_id, added.id)
             raise
     answer = responses.no_content()
-    place = resource_paths.system
-    if collection == resource_paths.MANAGERS:
-        place = resource_paths.manager
-    answer.headers['Location'] = place(
-        machine, 'VirtualMedia', device.id, 'Certificates', added.id)
+    answer.headers['Location'] = resource_paths.place(collection)(
+        machine, 'VirtualMedia', device_id, 'Certificates', added.id)
     return answer
 
+
+# Start of upstream's endpoints.
+_MEDIA = 'VirtualMedia.virtual_media_'
+_SERVICE = 'CertificateService.certificate_service_'
 
 ROOT_LINKS = {'CertificateService': SERVICE}
 
@@ -326,15 +311,14 @@ _MANAGERS = (resource_paths.MANAGERS
              + '/<identity>/VirtualMedia/<device>/Certificates')
 
 ROUTES = (
-    *(routing.replace('VirtualMedia.virtual_media_' + name, view)
-      for name, view in (('certificates', collection),
-                         ('add_certificate', collection),
-                         ('get_certificate', resource),
-                         ('delete_certificate', resource))),
-    routing.add(_MANAGERS, collection, ('GET', 'POST')),
-    routing.add(_MANAGERS + '/<cert_id>', resource, ('GET', 'DELETE')),
-    *(routing.replace('CertificateService.certificate_service_' + name, view)
-      for name, view in (('resource', service), ('locations', locations),
-                         ('replace_certificate', replace))),
+    routing.replace(_MEDIA + 'certificates', collection),
+    routing.replace(_MEDIA + 'add_certificate', post=add),
+    routing.replace(_MEDIA + 'get_certificate', resource),
+    routing.replace(_MEDIA + 'delete_certificate', delete=delete),
+    routing.add(_MANAGERS, collection, post=add),
+    routing.add(_MANAGERS + '/<cert_id>', resource, delete=delete),
+    routing.replace(_SERVICE + 'resource', service),
+    routing.replace(_SERVICE + 'locations', locations),
+    routing.replace(_SERVICE + 'replace_certificate', post=replace),
     routing.add(SERVICE + '/ReplaceCertificateActionInfo', replace_info),
 )

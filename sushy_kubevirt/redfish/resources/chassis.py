@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import typing
 
-import flask
-
 from sushy_kubevirt.redfish.protocol import error_responses
 from sushy_kubevirt.redfish.protocol import payload
 from sushy_kubevirt.redfish.protocol import responses
@@ -44,19 +42,17 @@ _SMBIOS_PROPERTIES = {
 }
 
 
-def collection() -> flask.Response:
+def collection() -> responses.Document:
     """GET /redfish/v1/Chassis"""
     return resource_paths.machine_collection(
         'Chassis', 'Chassis Collection', ROOT)
 
 
-def resource(machine: machine.Machine) -> flask.Response:
-    """GET, PATCH /redfish/v1/Chassis/<identity>
+def resource(machine: machine.Machine) -> responses.Json:
+    """GET /redfish/v1/Chassis/<identity>
 
     The indicator is that of the system.
     """
-    if flask.request.method == 'PATCH':
-        return _patch(machine)
     indicator = machine.indicator()
     body = {
         '@odata.id': resource_paths.chassis(machine),
@@ -89,17 +85,17 @@ def resource(machine: machine.Machine) -> flask.Response:
     for name, member in _SMBIOS_PROPERTIES.items():
         if getattr(inventory.chassis, member):
             body[name] = getattr(inventory.chassis, member)
-    return responses.resource(body)
+    return body
 
 
-def _patch(machine: machine.Machine) -> flask.Response:
+def patch(machine: machine.Machine) -> None:
+    """PATCH /redfish/v1/Chassis/<identity>"""
     indicator = computer_system.requested_indicator(
         machine, payload.properties(_SHAPE))
     if indicator is not None:
         with resource_paths.property_errors(
                 machine, 'IndicatorLED', indicator):
             machine.change(indicator=indicator)
-    return responses.no_content()
 
 
 def thermal(machine: machine.Machine) -> typing.NoReturn:
@@ -111,6 +107,6 @@ ROOT_LINKS = {'Chassis': ROOT}
 
 ROUTES = (
     routing.replace('chassis_collection_resource', collection),
-    routing.replace('chassis_resource', resource, cached=True),
+    routing.replace('chassis_resource', resource, patch=patch, cached=True),
     routing.replace('thermal_resource', thermal),
 )

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """ComputerSystem v1.26: properties, PATCH and Reset of a VM.
 
-`_body` builds the properties of GET: add a property there, or in one of the
-functions it calls. `_READ_ONLY` lists properties that PATCH refuses, `_patch`
+`resource` builds the properties of GET: add a property there, or in one of the
+functions it calls. `_READ_ONLY` lists properties that PATCH refuses, `patch`
 those that it accepts. Replaces sushy-emulator's view, which always shows the
 boot override as Continuous and links to resources that do not exist.
 """
@@ -19,7 +19,6 @@ from sushy_kubevirt.machine import power_restore_policy
 from sushy_kubevirt.machine import power_state
 from sushy_kubevirt.redfish.protocol import application
 from sushy_kubevirt.redfish.protocol import error_responses
-from sushy_kubevirt.redfish.protocol import messages
 from sushy_kubevirt.redfish.protocol import payload
 from sushy_kubevirt.redfish.protocol import responses
 from sushy_kubevirt.redfish.protocol import routing
@@ -76,23 +75,17 @@ _READ_ONLY = payload.read_only(
     'Links', 'Actions', 'Oem', *_CHILDREN['vmedia'], *_CHILDREN['full'])
 
 
-def collection() -> flask.Response:
+def collection() -> responses.Document:
     """GET /redfish/v1/Systems"""
     return resource_paths.machine_collection(
         'ComputerSystem', 'Computer System Collection', ROOT)
 
 
-def resource(machine: machine.Machine) -> flask.Response:
-    """GET, PATCH /redfish/v1/Systems/<identity>"""
-    if flask.request.method == 'PATCH':
-        return _patch(machine)
-    return responses.resource(_body(machine, application.current()))
-
-
 # Properties (GET)
 
-def _body(machine: machine.Machine, app: application.Application
-          ) -> responses.Json:
+def resource(machine: machine.Machine) -> responses.Json:
+    """GET /redfish/v1/Systems/<identity>"""
+    app = application.current()
     here = path(machine)
     full = app.feature_set == 'full'
     more = app.feature_set != 'minimum'
@@ -260,7 +253,8 @@ def reset_types(app: application.Application) -> list[str]:
 
 # Changes (PATCH)
 
-def _patch(machine: machine.Machine) -> flask.Response:
+def patch(machine: machine.Machine) -> None:
+    """PATCH /redfish/v1/Systems/<identity>"""
     full = application.current().feature_set == 'full'
     shape: dict[str, payload.Kind] = {
         **_READ_ONLY, 'Boot': boot_options.patch_shape(machine, full)}
@@ -288,7 +282,6 @@ def _patch(machine: machine.Machine) -> flask.Response:
     for name, value in others.items():
         flask.current_app.logger.info(
             '%s of %s set to %r', name, machine.qualified_name, value)
-    return responses.no_content()
 
 
 @contextlib.contextmanager
@@ -332,16 +325,16 @@ def requested_indicator(machine: machine.Machine, values: responses.Json
             return None
         return 'Blinking' if active else 'Off'
     if active != (state != 'Off'):
-        raise error_responses.RedfishError(400, messages.message(
-            'PropertyValueConflict', 'LocationIndicatorActive',
-            'IndicatorLED', related=['#/LocationIndicatorActive',
-                                     '#/IndicatorLED']))
+        raise error_responses.base_error(
+            400, 'PropertyValueConflict', 'LocationIndicatorActive',
+            'IndicatorLED',
+            related=['#/LocationIndicatorActive', '#/IndicatorLED'])
     return state
 
 
 # Actions
 
-def reset(machine: machine.Machine) -> flask.Response:
+def reset(machine: machine.Machine) -> None:
     """POST /redfish/v1/Systems/<identity>/Actions/ComputerSystem.Reset"""
     app = application.current()
     action = 'ComputerSystem.Reset'
@@ -349,29 +342,20 @@ def reset(machine: machine.Machine) -> flask.Response:
     kind = payload.parameters(action, {'ResetType': str},
                               required=['ResetType'])['ResetType']
     if kind not in allowed:
-        raise error_responses.RedfishError(400, messages.message(
-            'ActionParameterValueNotInList', kind, 'ResetType', action,
-            detail=_reset_type_detail(kind, allowed)))
+        raise error_responses.base_error(
+            400, 'ActionParameterValueNotInList', kind, 'ResetType', action,
+            detail=_reset_type_detail(kind, allowed))
     with resource_paths.property_errors(machine, 'ResetType', kind):
         machine.reset(power_state.ResetType(kind))
     app.logger.info('Reset %s of %s', kind, machine.qualified_name)
-    return responses.no_content()
 
 
-def reset_info(machine: machine.Machine) -> flask.Response:
+def reset_info(machine: machine.Machine) -> responses.Json:
     """GET …/ResetActionInfo: parameters of Reset"""
-    return responses.resource({
-        '@odata.id': path(machine, 'ResetActionInfo'),
-        '@odata.type': '#ActionInfo.v1_4_1.ActionInfo',
-        'Id': 'ResetActionInfo',
-        'Name': 'Reset Action Info',
-        'Parameters': [{
-            'Name': 'ResetType',
-            'Required': True,
-            'DataType': 'String',
-            'AllowableValues': reset_types(application.current()),
-        }],
-    })
+    return responses.action_info(
+        path(machine, 'ResetActionInfo'), 'Reset Action Info',
+        responses.parameter('ResetType', True, values=reset_types(
+            application.current())))
 
 
 def _reset_type_detail(kind: str, allowed: list[str]) -> str:
@@ -389,8 +373,9 @@ ROOT_LINKS = {'Systems': ROOT}
 
 ROUTES = (
     routing.replace('system_collection_resource', collection, 'minimum'),
-    routing.replace('system_resource', resource, 'minimum', cached=True),
-    routing.replace('system_reset_action', reset, 'minimum'),
+    routing.replace('system_resource', resource, 'minimum', patch=patch,
+                    cached=True),
+    routing.replace('system_reset_action', None, 'minimum', post=reset),
     routing.add(ROOT + '/<identity>/ResetActionInfo', reset_info,
                 cached=True),
 )

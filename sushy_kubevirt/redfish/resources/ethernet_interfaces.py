@@ -8,10 +8,7 @@ from __future__ import annotations
 
 import typing
 
-import flask
-
 from sushy_kubevirt.redfish.protocol import application
-from sushy_kubevirt.redfish.protocol import error_responses
 from sushy_kubevirt.redfish.protocol import responses
 from sushy_kubevirt.redfish.protocol import routing
 from sushy_kubevirt.redfish.resources import resource_paths
@@ -20,24 +17,21 @@ if typing.TYPE_CHECKING:
     from sushy_kubevirt.machine import machine
 
 
-def collection(machine: machine.Machine) -> flask.Response:
+def collection(machine: machine.Machine) -> responses.Json:
     """GET …/EthernetInterfaces"""
-    return resource_paths.collection(
+    return responses.collection(
         'EthernetInterface', 'Ethernet Interface Collection',
         resource_paths.system(machine, 'EthernetInterfaces'),
         [nic.name for nic in machine.inventory().nics])
 
 
-def resource(machine: machine.Machine, nic_id: str) -> flask.Response:
+def resource(machine: machine.Machine, nic_id: str) -> responses.Json:
     """GET …/EthernetInterfaces/<nic_id>
 
     :param nic_id: name of the interface in the VM
     """
-    for nic in machine.inventory().nics:
-        if nic.name == nic_id:
-            break
-    else:
-        raise error_responses.resource_not_found('EthernetInterface', nic_id)
+    nic = resource_paths.member('EthernetInterface', nic_id, {
+        nic.name: nic for nic in machine.inventory().nics})
     body: responses.Json = {
         '@odata.id': resource_paths.system(
             machine, 'EthernetInterfaces', nic_id),
@@ -55,16 +49,13 @@ def resource(machine: machine.Machine, nic_id: str) -> flask.Response:
         body['Description'] = f'{nic.guest_name} in the guest'
     if nic.link:
         body['LinkStatus'] = 'LinkUp' if nic.link == 'up' else 'LinkDown'
-    four = [{'Address': ip} for ip in nic.ips if ':' not in ip]
-    six = [{'Address': ip} for ip in nic.ips if ':' in ip]
-    if four:
-        body['IPv4Addresses'] = four
-    if six:
-        body['IPv6Addresses'] = six
+    for address in nic.ips:
+        body.setdefault('IPv6Addresses' if ':' in address else 'IPv4Addresses',
+                        []).append({'Address': address})
     if application.current().feature_set == 'full':
         body['Links'] = {
             'Chassis': responses.link(resource_paths.chassis(machine))}
-    return responses.resource(body)
+    return body
 
 
 ROUTES = (

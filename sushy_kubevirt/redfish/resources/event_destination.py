@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections import abc
 import typing
 
 import flask
@@ -10,7 +11,6 @@ import flask
 from sushy_kubevirt.bmc import event_registry
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.redfish.protocol import authentication
-from sushy_kubevirt.redfish.protocol import authorization
 from sushy_kubevirt.redfish.protocol import error_responses
 from sushy_kubevirt.redfish.protocol import messages
 from sushy_kubevirt.redfish.protocol import payload
@@ -22,7 +22,6 @@ from sushy_kubevirt.redfish.services.events import subscriptions
 
 if typing.TYPE_CHECKING:
     from sushy_kubevirt.redfish.services.events import dispatcher
-    from sushy_kubevirt.redfish.services.events import server_sent_events
 
 SERVICE = '/redfish/v1/EventService'
 ROOT = SERVICE + '/Subscriptions'
@@ -56,14 +55,14 @@ _VALUES = {
     'Severities': SEVERITIES,
 }
 
-_WRITABLE: payload.FlatShape = {
-    'Context': str,
+_WRITABLE: payload.Shape = {
+    'Context': payload.Text(_MAX_LENGTH),
     'DeliveryRetryPolicy': _POLICIES,
     'VerifyCertificate': bool,
     # Validated in this module, so that no response or log repeats secrets.
     'HttpHeaders': object,
 }
-_CREATE: payload.FlatShape = {
+_CREATE: payload.Shape = {
     **_WRITABLE,
     'Destination': str,
     'Name': str,
@@ -78,6 +77,13 @@ _PATCH: payload.Shape = {
     **_WRITABLE,
 }
 
+# Property, field of Subscription, conversion.
+_FIELDS: tuple[tuple[str, str, abc.Callable[..., object]], ...] = (
+    ('Context', 'context', str),
+    ('DeliveryRetryPolicy', 'policy', subscriptions.Policy),
+    ('VerifyCertificate', 'verify', bool),
+)
+
 _SUSPEND = 'EventDestination.SuspendSubscription'
 _RESUME = 'EventDestination.ResumeSubscription'
 
@@ -87,37 +93,20 @@ def events() -> dispatcher.EventDispatcher:
     return authentication.services().events
 
 
-def collection() -> flask.Response:
-    """GET, POST /redfish/v1/EventService/Subscriptions"""
-    if flask.request.method == 'POST':
-        return _create()
+def collection() -> responses.Json:
+    """GET /redfish/v1/EventService/Subscriptions"""
     return responses.collection(
-        'EventDestinationCollection', 'Event Subscriptions', ROOT,
-        [_path(destination.id)
+        'EventDestination', 'Event Subscriptions', ROOT,
+        [destination.id
          for destinations in (events().subscriptions.all(),
                               events().streams.all())
          for destination in destinations])
 
 
-def resource(subscription: str) -> flask.Response:
-    """GET, PATCH, DELETE /redfish/v1/EventService/Subscriptions/<…>"""
-    method = flask.request.method
-    if method == 'DELETE':
-        return _delete(subscription)
+def resource(subscription: str) -> responses.Json:
+    """GET /redfish/v1/EventService/Subscriptions/<subscription>"""
     stored = events().subscriptions.get(subscription)
-    if stored is None:
-        info = events().streams.get(subscription)
-        if info is None:
-            raise _missing(subscription)
-        if method == 'PATCH':
-            raise error_responses.general_error(
-                405, 'A stream cannot be changed.',
-                'Open another one with another $filter.',
-                {'Allow': 'DELETE, GET, HEAD, OPTIONS'})
-        return responses.resource(_stream(info))
-    if method == 'PATCH':
-        return _patch(stored)
-    return responses.resource(_body(stored))
+    return _stream(subscription) if stored is None else _body(stored)
 
 
 def _missing(id_: str) -> error_responses.RedfishError:
@@ -165,7 +154,10 @@ def _body(subscription: subscriptions.Subscription) -> responses.Json:
     }
 
 
-def _stream(info: server_sent_events.StreamInfo) -> responses.Json:
+def _stream(id_: str) -> responses.Json:
+    info = events().streams.get(id_)
+    if info is None:
+        raise _missing(id_)
     return {
         '@odata.id': _path(info.id),
         '@odata.type': '#EventDestination.v1_14_0.EventDestination',
@@ -182,14 +174,12 @@ def _stream(info: server_sent_events.StreamInfo) -> responses.Json:
 
 # Changes
 
-def _create() -> flask.Response:
-    values = payload.properties(_CREATE)
+def create() -> flask.Response:
+    """POST /redfish/v1/EventService/Subscriptions"""
+    values = payload.properties(_CREATE, required=['Destination'])
     problems: list[messages.Message] = []
     filter_fields = {field: _list(name, values.get(name, []), problems)
                      for name, field in _LISTS.items()}
-    if 'Destination' not in values:
-        problems.append(messages.message('PropertyMissing', 'Destination',
-                                         related=['#/Destination']))
     fields = _fields(values, problems)
     if problems:
         raise error_responses.RedfishError(400, *problems)
@@ -204,22 +194,28 @@ def _create() -> flask.Response:
     return responses.created(_body(created))
 
 
-def _patch(subscription: subscriptions.Subscription) -> flask.Response:
+def patch(subscription: str) -> None:
+    """PATCH /redfish/v1/EventService/Subscriptions/<subscription>"""
+    if events().subscriptions.get(subscription) is None:
+        _stream(subscription)
+        raise error_responses.general_error(
+            405, 'A stream cannot be changed.',
+            'Open another one with another $filter.',
+            {'Allow': 'DELETE, GET, HEAD, OPTIONS'})
     values = payload.properties(_PATCH)
     problems: list[messages.Message] = []
     fields = _fields(values, problems)
     if problems:
         raise error_responses.RedfishError(400, *problems)
-    if events().subscriptions.change(subscription.id, **fields) is None:
-        raise _missing(subscription.id)
-    return responses.no_content()
+    if events().subscriptions.change(subscription, **fields) is None:
+        raise _missing(subscription)
 
 
-def _delete(id_: str) -> flask.Response:
-    if not (events().streams.remove(id_)
-            or events().subscriptions.remove(id_)):
-        raise _missing(id_)
-    return responses.no_content()
+def delete(subscription: str) -> None:
+    """DELETE /redfish/v1/EventService/Subscriptions/<subscription>"""
+    if not (events().streams.remove(subscription)
+            or events().subscriptions.remove(subscription)):
+        raise _missing(subscription)
 
 
 def _fields(values: responses.Json, problems: list[messages.Message]
@@ -229,17 +225,9 @@ def _fields(values: responses.Json, problems: list[messages.Message]
     :param problems: messages for invalid properties are appended
     """
     fields: dict[str, typing.Any] = {}
-    if 'Context' in values:
-        if len(values['Context']) > _MAX_LENGTH:
-            problems.append(messages.message(
-                'PropertyValueFormatError', values['Context'], 'Context',
-                related=['#/Context'],
-                detail=f'At most {_MAX_LENGTH} characters are allowed.'))
-        fields['context'] = values['Context']
-    if 'DeliveryRetryPolicy' in values:
-        fields['policy'] = subscriptions.Policy(values['DeliveryRetryPolicy'])
-    if 'VerifyCertificate' in values:
-        fields['verify'] = values['VerifyCertificate']
+    for name, field, convert in _FIELDS:
+        if name in values:
+            fields[field] = convert(values[name])
     if 'HttpHeaders' in values:
         fields['headers'] = _headers(values['HttpHeaders'], problems)
     return fields
@@ -316,25 +304,24 @@ def _list(name: str, values: list[typing.Any], problems: list[messages.Message]
 
 # Actions
 
-def suspend(subscription: str) -> flask.Response:
+def suspend(subscription: str) -> None:
     """POST …/Actions/EventDestination.SuspendSubscription"""
     payload.parameters(_SUSPEND, {})
-    return _set_suspended(subscription, True)
+    _set_suspended(subscription, True)
 
 
-def resume(subscription: str) -> flask.Response:
+def resume(subscription: str) -> None:
     """POST …/Actions/EventDestination.ResumeSubscription"""
     payload.parameters(_RESUME, {})
-    return _set_suspended(subscription, False)
+    _set_suspended(subscription, False)
 
 
-def _set_suspended(id_: str, suspended: bool) -> flask.Response:
+def _set_suspended(id_: str, suspended: bool) -> None:
     if events().subscriptions.change(id_, suspended=suspended) is None:
         if events().streams.get(id_) is not None:
             raise error_responses.general_error(
                 405, 'A stream cannot be suspended.')
         raise _missing(id_)
-    return responses.no_content()
 
 
 def _owner(subscription: str) -> str | None:
@@ -346,12 +333,8 @@ def _owner(subscription: str) -> str | None:
 _RULE = ROOT + '/<subscription>'
 
 ROUTES = (
-    routing.add(ROOT, collection, ('GET', 'POST')),
-    routing.add(_RULE, resource, ('GET', 'PATCH', 'DELETE')),
-    routing.add(f'{_RULE}/Actions/{_SUSPEND}', suspend, ('POST',)),
-    routing.add(f'{_RULE}/Actions/{_RESUME}', resume, ('POST',)),
+    routing.add(ROOT, collection, post=create),
+    routing.add(_RULE, resource, patch=patch, delete=delete, owner=_owner),
+    routing.add(f'{_RULE}/Actions/{_SUSPEND}', post=suspend, owner=_owner),
+    routing.add(f'{_RULE}/Actions/{_RESUME}', post=resume, owner=_owner),
 )
-
-for _rule in (_RULE, *(f'{_RULE}/Actions/{_name}'
-                       for _name in (_SUSPEND, _RESUME))):
-    authorization.register_owner(_rule, _owner)

@@ -17,7 +17,6 @@ import flask
 from sushy_kubevirt.bmc import event_registry
 from sushy_kubevirt.redfish.protocol import authentication
 from sushy_kubevirt.redfish.protocol import error_responses
-from sushy_kubevirt.redfish.protocol import messages
 from sushy_kubevirt.redfish.protocol import payload
 from sushy_kubevirt.redfish.protocol import responses
 from sushy_kubevirt.redfish.protocol import routing
@@ -31,8 +30,6 @@ from sushy_kubevirt.redfish.services import server_threads
 if typing.TYPE_CHECKING:
     from collections import abc
     from wsgiref import types
-
-    from sushy_kubevirt.redfish.services.events import dispatcher
 
 ROOT = event_destination.SERVICE
 STREAM = ROOT + '/SSE'
@@ -51,17 +48,15 @@ _SHAPE: payload.Shape = {
         'IncludeOriginOfConditionSupported', 'ServerSentEventUri',
         'SSEFilterPropertiesSupported', 'Actions'),
     'ServiceEnabled': bool,
-    'DeliveryRetryAttempts': int,
-    'DeliveryRetryIntervalSeconds': int,
+    'DeliveryRetryAttempts': payload.Range(*service_settings.ATTEMPTS),
+    'DeliveryRetryIntervalSeconds': payload.Range(*service_settings.INTERVAL),
 }
 
-# Property: field of Settings, limits.
-_NUMBERS = {
-    'DeliveryRetryAttempts': ('attempts', service_settings.ATTEMPTS),
-    'DeliveryRetryIntervalSeconds': ('interval', service_settings.INTERVAL),
-}
+# Property: field of Settings.
+_FIELDS = {'ServiceEnabled': 'enabled', 'DeliveryRetryAttempts': 'attempts',
+           'DeliveryRetryIntervalSeconds': 'interval'}
 
-_TEST_SHAPE: payload.FlatShape = {
+_TEST_SHAPE: payload.Shape = {
     'EventType': event_record.TYPES,
     'EventId': str,
     'EventTimestamp': str,
@@ -75,15 +70,9 @@ _TEST_SHAPE: payload.FlatShape = {
 }
 
 
-def _events() -> dispatcher.EventDispatcher:
-    return event_destination.events()
-
-
-def resource() -> flask.Response:
-    """GET, PATCH /redfish/v1/EventService"""
-    if flask.request.method == 'PATCH':
-        return _patch()
-    settings = _events().settings()
+def resource() -> responses.Json:
+    """GET /redfish/v1/EventService"""
+    settings = event_destination.events().settings()
     body = {
         '@odata.id': ROOT,
         '@odata.type': '#EventService.v1_10_0.EventService',
@@ -115,56 +104,36 @@ def resource() -> flask.Response:
         # EventType works but is deprecated, so it is not advertised.
         body['SSEFilterPropertiesSupported'] = {
             name: True for name in filters.PROPERTIES if name != 'EventType'}
-    return responses.resource(body)
+    return body
 
 
-def _patch() -> flask.Response:
-    values = payload.properties(_SHAPE)
-    changes: dict[str, typing.Any] = {}
-    problems: list[messages.Message] = []
-    for name, (field, (lowest, highest)) in _NUMBERS.items():
-        value = values.get(name)
-        if value is None:
-            continue
-        if isinstance(value, bool):
-            problems.append(messages.message('PropertyValueTypeError', value,
-                                             name, related=['#/' + name]))
-        elif not lowest <= value <= highest:
-            problems.append(messages.message(
-                'PropertyValueOutOfRange', value, name,
-                related=['#/' + name],
-                detail=f'Allowed values: {lowest} to {highest}.'))
-        else:
-            changes[field] = value
-    if problems:
-        raise error_responses.RedfishError(400, *problems)
-    if 'ServiceEnabled' in values:
-        changes['enabled'] = values['ServiceEnabled']
-    _events().set(**changes)
-    return responses.no_content()
+def patch() -> None:
+    """PATCH /redfish/v1/EventService"""
+    event_destination.events().set(**{
+        _FIELDS[name]: value
+        for name, value in payload.properties(_SHAPE).items()})
 
 
-def test_event() -> flask.Response:
+def test_event() -> None:
     """POST …/Actions/EventService.SubmitTestEvent"""
     given = payload.parameters(_TEST, _TEST_SHAPE)
     args = given.get('MessageArgs', [])
     if not all(isinstance(arg, str) for arg in args) or len(args) > 20:
-        raise error_responses.RedfishError(400, messages.message(
-            'ActionParameterValueTypeError', args, 'MessageArgs', _TEST))
+        raise error_responses.base_error(
+            400, 'ActionParameterValueTypeError', args, 'MessageArgs', _TEST)
     time = given.get('EventTimestamp')
     if time and payload.date_time(time) is None:
-        raise error_responses.RedfishError(400, messages.message(
-            'ActionParameterValueError', 'EventTimestamp', _TEST))
+        raise error_responses.base_error(
+            400, 'ActionParameterValueError', 'EventTimestamp', _TEST)
     severity = given.get('MessageSeverity') or given.get('Severity')
     record = event_record.make(
         event_registry.TEST, given.get('EventType', event_record.OTHER))
-    _events().emit(event_record.changed(
+    event_destination.events().emit(event_record.changed(
         record, message_id=given.get('MessageId'),
         text=given.get('Message'), args=args,
         severity=severity if severity in event_destination.SEVERITIES
         else None, time=time and time.upper(),
         origin=given.get('OriginOfCondition')))
-    return responses.no_content()
 
 
 # Server-Sent Events stream
@@ -180,18 +149,18 @@ def stream() -> flask.Response:
     try:
         expression = filters.Expression(request.args.get('$filter', ''))
     except filters.BadFilter as exc:
-        raise error_responses.RedfishError(400, messages.message(
-            'QueryParameterValueFormatError',
+        raise error_responses.base_error(
+            400, 'QueryParameterValueFormatError',
             request.args.get('$filter', ''), '$filter',
-            detail=f'The filter is invalid: {exc}.')) from None
+            detail=f'The filter is invalid: {exc}.') from None
     answer = flask.Response(content_type='text/event-stream', headers={
         'Cache-Control': 'no-cache', 'X-Accel-Buffering': 'no'})
     if request.method == 'HEAD':
         return answer
     # The client may cause an event as soon as it is connected.
-    _events().wait_observing(_OBSERVE_SECONDS)
+    event_destination.events().wait_observing(_OBSERVE_SECONDS)
     try:
-        answer.response = _events().streams.open(
+        answer.response = event_destination.events().streams.open(
             authentication.owner(), expression, _client(request),
             request.headers.get('Last-Event-ID'),
             _connected(request.environ), authentication.still_authorized(),
@@ -247,8 +216,8 @@ def _client(request: flask.Request) -> str:
 
 
 ROUTES = (
-    routing.add(ROOT, resource, ('GET', 'PATCH')),
-    routing.add(_TEST_PATH, test_event, ('POST',)),
+    routing.add(ROOT, resource, patch=patch),
+    routing.add(_TEST_PATH, post=test_event),
     routing.add(STREAM, stream, media='text/event-stream'),
 )
 

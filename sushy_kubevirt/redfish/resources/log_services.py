@@ -15,7 +15,6 @@ import flask
 
 from sushy_kubevirt.bmc import event_log
 from sushy_kubevirt.redfish.protocol import authentication
-from sushy_kubevirt.redfish.protocol import error_responses
 from sushy_kubevirt.redfish.protocol import payload
 from sushy_kubevirt.redfish.protocol import responses
 from sushy_kubevirt.redfish.protocol import routing
@@ -37,32 +36,28 @@ def _log() -> event_log.Log:
     return authentication.services().events.log
 
 
-def _root(machine: machine.Machine) -> str:
+def _path(machine: machine.Machine, *names: str) -> str:
     """Return the path of the LogServices of the system or its manager.
 
     Taken from the path of the request.
+
+    :param names: path segments below it
     """
-    place = resource_paths.system
-    if flask.request.path.startswith(resource_paths.MANAGERS):
-        place = resource_paths.manager
-    return place(machine, 'LogServices')
+    place = resource_paths.place(flask.request.path)
+    return place(machine, 'LogServices', *names)
 
 
-def _path(machine: machine.Machine) -> str:
-    return f'{_root(machine)}/{ID}'
-
-
-def collection(machine: machine.Machine) -> flask.Response:
+def collection(machine: machine.Machine) -> responses.Json:
     """GET …/LogServices"""
-    return responses.collection('LogServiceCollection', 'Log Services',
-                                _root(machine), [_path(machine)])
+    return responses.collection('LogService', 'Log Services', _path(machine),
+                                [ID])
 
 
-def resource(machine: machine.Machine) -> flask.Response:
+def resource(machine: machine.Machine) -> responses.Json:
     """GET …/LogServices/Events"""
-    here = _path(machine)
+    here = _path(machine, ID)
     now = datetime.datetime.now(datetime.timezone.utc)
-    return responses.resource({
+    return {
         '@odata.id': here,
         '@odata.type': '#LogService.v1_5_0.LogService',
         'Id': ID,
@@ -80,37 +75,35 @@ def resource(machine: machine.Machine) -> flask.Response:
         'Entries': responses.link(here + '/Entries'),
         'Actions': {'#' + _CLEAR: {
             'target': f'{here}/Actions/{_CLEAR}'}},
-    })
+    }
 
 
-def entries(machine: machine.Machine) -> flask.Response:
+def entries(machine: machine.Machine) -> responses.Json:
     """GET …/LogServices/Events/Entries
 
     The collection contains the entries themselves, not links to them
     (DSP0266, "Expanded resources").
     """
-    here = _path(machine) + '/Entries'
+    here = _path(machine, ID, 'Entries')
     members = [_entry(machine, entry) for entry in _log().entries(machine)]
-    return responses.resource({
+    return {
         '@odata.id': here,
         '@odata.type': '#LogEntryCollection.LogEntryCollection',
         'Name': 'Log Entries',
         'Members@odata.count': len(members),
         'Members': members,
-    })
+    }
 
 
-def entry(machine: machine.Machine, entry: str) -> flask.Response:
+def entry(machine: machine.Machine, entry: str) -> responses.Json:
     """GET …/LogServices/Events/Entries/<entry>"""
-    for logged in _log().entries(machine):
-        if logged.id == entry:
-            return responses.resource(_entry(machine, logged))
-    raise error_responses.resource_not_found('LogEntry', entry)
+    return _entry(machine, resource_paths.member('LogEntry', entry, {
+        logged.id: logged for logged in _log().entries(machine)}))
 
 
 def _entry(machine: machine.Machine, entry: event_log.Entry) -> responses.Json:
     body: responses.Json = {
-        '@odata.id': f'{_path(machine)}/Entries/{entry.id}',
+        '@odata.id': _path(machine, ID, 'Entries', entry.id),
         '@odata.type': '#LogEntry.v1_15_0.LogEntry',
         'Id': entry.id,
         'Name': entry.reason,
@@ -134,7 +127,7 @@ def _entry(machine: machine.Machine, entry: event_log.Entry) -> responses.Json:
     return body
 
 
-def clear(machine: machine.Machine) -> flask.Response:
+def clear(machine: machine.Machine) -> None:
     """POST …/Actions/LogService.ClearLog
 
     Hides the present entries, also those of Kubernetes and KubeVirt, from
@@ -142,7 +135,6 @@ def clear(machine: machine.Machine) -> flask.Response:
     """
     payload.parameters(_CLEAR, {})
     _log().clear(machine)
-    return responses.no_content()
 
 
 def _routes(root: str) -> tuple[routing.Route, ...]:
@@ -152,7 +144,7 @@ def _routes(root: str) -> tuple[routing.Route, ...]:
         routing.add(log, resource),
         routing.add(log + '/Entries', entries),
         routing.add(log + '/Entries/<entry>', entry),
-        routing.add(f'{log}/Actions/{_CLEAR}', clear, ('POST',)),
+        routing.add(f'{log}/Actions/{_CLEAR}', post=clear),
     )
 
 

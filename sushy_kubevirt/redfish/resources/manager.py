@@ -48,25 +48,18 @@ _SHAPE: payload.Shape = {
 _OFFSET = re.compile(r'([-+])([01][0-9]):([0-5][0-9])')
 
 
-def collection() -> flask.Response:
+def collection() -> responses.Document:
     """GET /redfish/v1/Managers"""
     return resource_paths.machine_collection(
         'Manager', 'Manager Collection', ROOT)
-
-
-def resource(machine: machine.Machine) -> flask.Response:
-    """GET, PATCH /redfish/v1/Managers/<identity>"""
-    if flask.request.method == 'PATCH':
-        return _patch(machine)
-    return responses.resource(_body(machine, application.current()))
 
 
 def _clocks() -> clock.Clocks:
     return authentication.services().events.log.clocks
 
 
-def _patch(machine: machine.Machine) -> flask.Response:
-    """Set the clock (`bmc.clock`)."""
+def patch(machine: machine.Machine) -> None:
+    """PATCH /redfish/v1/Managers/<identity>: set the clock (`bmc.clock`)"""
     values = payload.properties(_SHAPE)
     text, offset = values.get('DateTime'), values.get('DateTimeLocalOffset')
     seconds = None if text is None else _seconds(text)
@@ -81,7 +74,6 @@ def _patch(machine: machine.Machine) -> flask.Response:
     _clocks().set(machine, seconds, minutes)
     flask.current_app.logger.info(
         'Clock of the BMC of %s set: %s', machine.qualified_name, values)
-    return responses.no_content()
 
 
 def _seconds(text: str) -> float | None:
@@ -102,8 +94,9 @@ def _minutes(text: str) -> int | None:
         60 * int(match[2]) + int(match[3]))
 
 
-def _body(machine: machine.Machine, app: application.Application
-          ) -> responses.Json:
+def resource(machine: machine.Machine) -> responses.Json:
+    """GET /redfish/v1/Managers/<identity>"""
+    app = application.current()
     here = resource_paths.manager(machine)
     system = [responses.link(resource_paths.system(machine))]
     body: responses.Json = {
@@ -167,7 +160,7 @@ def _console(there: bool, protocols: abc.Iterable[str] = ()) -> responses.Json:
             'ConnectTypesSupported': [*protocols, 'Oem']}
 
 
-def network_protocol(machine: machine.Machine) -> flask.Response:
+def network_protocol(machine: machine.Machine) -> responses.Json:
     """GET …/NetworkProtocol: the ports that clients use
 
     In a BMC's pod those of its Service, else that of this request.
@@ -187,7 +180,7 @@ def network_protocol(machine: machine.Machine) -> flask.Response:
     }
     for protocol, port in ports.items():
         body[protocol] = {'ProtocolEnabled': True, 'Port': port}
-    return responses.resource(body)
+    return body
 
 
 def _port(request: flask.Request) -> int:
@@ -205,7 +198,7 @@ def _port(request: flask.Request) -> int:
     return 443 if request.scheme == 'https' else 80
 
 
-def reset(machine: machine.Machine) -> flask.Response:
+def reset(machine: machine.Machine) -> None:
     """POST …/Actions/Manager.Reset
 
     Discards cached state of the VM and its cluster and reads it again.
@@ -215,23 +208,14 @@ def reset(machine: machine.Machine) -> flask.Response:
     flask.current_app.logger.info(
         '%s of the BMC of %s', kind.get('ResetType', RESET_TYPES[0]),
         machine.qualified_name)
-    return responses.no_content()
 
 
-def reset_info(machine: machine.Machine) -> flask.Response:
+def reset_info(machine: machine.Machine) -> responses.Json:
     """GET …/ResetActionInfo: parameters of Manager.Reset"""
-    return responses.resource({
-        '@odata.id': resource_paths.manager(machine, 'ResetActionInfo'),
-        '@odata.type': '#ActionInfo.v1_4_1.ActionInfo',
-        'Id': 'ResetActionInfo',
-        'Name': 'Reset Action Info',
-        'Parameters': [{
-            'Name': 'ResetType',
-            'Required': False,
-            'DataType': 'String',
-            'AllowableValues': list(RESET_TYPES),
-        }],
-    })
+    return responses.action_info(
+        resource_paths.manager(machine, 'ResetActionInfo'),
+        'Reset Action Info',
+        responses.parameter('ResetType', False, values=RESET_TYPES))
 
 
 _RULE = ROOT + '/<identity>'
@@ -240,8 +224,8 @@ ROOT_LINKS = {'Managers': ROOT}
 
 ROUTES = (
     routing.replace('manager_collection_resource', collection, 'vmedia'),
-    routing.replace('manager_resource', resource, 'vmedia'),
+    routing.replace('manager_resource', resource, 'vmedia', patch=patch),
     routing.add(_RULE + '/NetworkProtocol', network_protocol),
     routing.add(_RULE + '/ResetActionInfo', reset_info),
-    routing.add(_RULE + '/Actions/Manager.Reset', reset, ('POST',)),
+    routing.add(_RULE + '/Actions/Manager.Reset', post=reset),
 )

@@ -8,6 +8,7 @@ is the user id of IPMI.
 
 from __future__ import annotations
 
+import contextlib
 import re
 import typing
 
@@ -19,10 +20,10 @@ from sushy_kubevirt.redfish.protocol import authentication
 from sushy_kubevirt.redfish.protocol import authorization
 from sushy_kubevirt.redfish.protocol import error_responses
 from sushy_kubevirt.redfish.protocol import etags
-from sushy_kubevirt.redfish.protocol import messages
 from sushy_kubevirt.redfish.protocol import payload
 from sushy_kubevirt.redfish.protocol import responses
 from sushy_kubevirt.redfish.protocol import routing
+from sushy_kubevirt.redfish.resources import resource_paths
 from sushy_kubevirt.redfish.services.events import account_events
 
 if typing.TYPE_CHECKING:
@@ -85,9 +86,8 @@ def _store() -> accounts.Accounts:
     """
     store = authentication.services().accounts
     if store is None:
-        raise error_responses.RedfishError(
-            405, messages.message('OperationNotAllowed',
-                                  detail=DISABLED_REASON),
+        raise error_responses.base_error(
+            405, 'OperationNotAllowed', detail=DISABLED_REASON,
             headers={'Allow': 'GET, HEAD, OPTIONS'})
     return store
 
@@ -123,31 +123,27 @@ def resource_id(account: account_files.Account) -> str:
     return 'name-' + account.name.encode().hex()
 
 
-def _find(account_id: str) -> account_files.Account | accounts.Account:
-    """Find an account by its Id.
+def _all() -> dict[str, account_files.Account | accounts.Account]:
+    """Return all accounts by their Ids."""
+    return {
+        **{resource_id(account): account
+           for account in _login().configured()},
+        **{str(stored.id): stored for stored in _stored()},
+    }
 
-    :raises: `error_responses.RedfishError`, 404
-    """
-    for account in _login().configured():
-        if resource_id(account) == account_id:
-            return account
-    for stored in _stored():
-        if str(stored.id) == account_id:
-            return stored
-    raise error_responses.resource_not_found('ManagerAccount', account_id)
+
+def _find(account_id: str) -> account_files.Account | accounts.Account:
+    return resource_paths.member('ManagerAccount', account_id, _all())
 
 
 def _owner(account_id: str) -> str | None:
-    for account in _login().configured():
-        if resource_id(account) == account_id:
-            return account.name
-    for stored in _stored():
-        if str(stored.id) == account_id:
-            active = _login().account(stored.name)
-            # Not the account of a Secret that was given the same name.
-            return (stored.name if active is not None
-                    and active.stored_id == stored.id else None)
-    return None
+    account = _all().get(account_id)
+    if isinstance(account, accounts.Account):
+        active = _login().account(account.name)
+        # Not the account of a Secret that was given the same name.
+        if active is None or active.stored_id != account.id:
+            return None
+    return None if account is None else account.name
 
 
 def _body(account_id: str, account: account_files.Account | accounts.Account
@@ -181,68 +177,42 @@ def _body(account_id: str, account: account_files.Account | accounts.Account
 
 
 def collection() -> flask.Response:
-    """GET, POST /redfish/v1/AccountService/Accounts"""
-    if flask.request.method == 'POST':
-        return _create()
-    answer = responses.collection(
-        'ManagerAccountCollection', 'Accounts', ACCOUNTS,
-        [f'{ACCOUNTS}/{resource_id(account)}'
-         for account in _login().configured()]
-        + [f'{ACCOUNTS}/{stored.id}' for stored in _stored()])
-    if authentication.services().accounts is None:
-        answer.headers['Allow'] = 'GET, HEAD, OPTIONS'
-    return answer
+    """GET /redfish/v1/AccountService/Accounts"""
+    managed = authentication.services().accounts is not None
+    return responses.Document(
+        responses.collection('ManagerAccount', 'Accounts', ACCOUNTS, _all()),
+        headers={} if managed else {'Allow': 'GET, HEAD, OPTIONS'})
 
 
-def _create() -> flask.Response:
+def create() -> flask.Response:
+    """POST /redfish/v1/AccountService/Accounts"""
     store = _store()
-    values = payload.properties(_STORED)
-    missing = [name for name in _REQUIRED if name not in values]
-    if missing:
-        raise error_responses.RedfishError(400, *(messages.message(
-            'PropertyMissing', name, related=['#/' + name])
-            for name in missing))
+    values = payload.properties(_STORED, required=_REQUIRED)
     account = _apply(lambda fields: store.create(_actor(), **fields), values)
     return responses.created(_body(str(account.id), account))
 
 
 def resource(account_id: str) -> flask.Response:
-    """GET, PATCH, DELETE /redfish/v1/AccountService/Accounts/<account_id>
+    """GET /redfish/v1/AccountService/Accounts/<account_id>"""
+    account = _find(account_id)
+    stored = isinstance(account, accounts.Account)
+    return responses.Document(_body(account_id, account),
+                              headers={} if stored else _NO_DELETE)
+
+
+def patch(account_id: str) -> responses.Json:
+    """PATCH /redfish/v1/AccountService/Accounts/<account_id>
 
     With the privilege ConfigureSelf alone, an account can change its password;
     so can one that must change it first.
     """
-    account = _find(account_id)
-    method = flask.request.method
-    if isinstance(account, accounts.Account):
-        if method == 'DELETE':
-            return _delete(account)
-        if method == 'PATCH':
-            account = _change(account)
-        return responses.resource(_body(account_id, account))
-    if method == 'DELETE':
-        raise error_responses.RedfishError(
-            405, messages.message('ResourceCannotBeDeleted',
-                                  detail=CONFIGURED_REASON),
-            headers=_NO_DELETE)
-    if method == 'PATCH':
-        payload.properties(_CONFIGURED)     # refuses all
-    answer = responses.resource(_body(account_id, account))
-    answer.headers.update(_NO_DELETE)
-    return answer
-
-
-def _change(stored: accounts.Account) -> accounts.Account:
+    stored = _find(account_id)
+    if not isinstance(stored, accounts.Account):
+        return payload.properties(_CONFIGURED)      # refuses all
     services = authentication.services()
     account = flask.g.account
     values = payload.properties(_STORED)
-    if account.change_required and set(values) != {'Password'}:
-        raise error_responses.RedfishError(
-            403, authorization.password_change_required(account))
-    manages = authorization.has(authorization.USERS)
-    if not manages and set(values) != {'Password'}:
-        raise error_responses.RedfishError(
-            403, messages.message('InsufficientPrivilege'))
+    manages = _check_rights(only_password=set(values) == {'Password'})
     # Who changes itself must still be the one that was authenticated.
     expected = {'name': stored.name} \
         if manages and not account.change_required \
@@ -260,22 +230,35 @@ def _change(stored: accounts.Account) -> accounts.Account:
             if (renewed is not None and renewed.name == session.user
                     and renewed.version == changed.version):
                 services.sessions.renew(session, renewed)
-    return changed
+    return _body(account_id, changed)
 
 
-def _delete(stored: accounts.Account) -> flask.Response:
-    account = flask.g.account
-    if account.change_required:
+def delete(account_id: str) -> None:
+    """DELETE /redfish/v1/AccountService/Accounts/<account_id>"""
+    stored = _find(account_id)
+    if not isinstance(stored, accounts.Account):
+        raise error_responses.base_error(
+            405, 'ResourceCannotBeDeleted', detail=CONFIGURED_REASON,
+            headers=_NO_DELETE)
+    _check_rights()
+    with _store_errors():
+        _store().delete(stored.id, _actor(), {'name': stored.name})
+
+
+def _check_rights(only_password: bool = False) -> bool:
+    """Check what the account of the request may do to an account.
+
+    :param only_password: whether it changes nothing but its password
+    :returns: whether it may manage accounts
+    :raises: `error_responses.RedfishError`, 403
+    """
+    account, manages = flask.g.account, authorization.has(authorization.USERS)
+    if not only_password and account.change_required:
         raise error_responses.RedfishError(
             403, authorization.password_change_required(account))
-    if not authorization.has(authorization.USERS):
-        raise error_responses.RedfishError(
-            403, messages.message('InsufficientPrivilege'))
-    try:
-        _store().delete(stored.id, _actor(), {'name': stored.name})
-    except (accounts.NotFound, accounts.Replaced) as exc:
-        raise _gone(exc) from None
-    return responses.no_content()
+    if not only_password and not manages:
+        raise error_responses.base_error(403, 'InsufficientPrivilege')
+    return manages
 
 
 def _actor() -> str:
@@ -288,7 +271,7 @@ def _apply(write: abc.Callable[[responses.Json], accounts.Account],
 
     :param write: function of the fields of `accounts.Account`
     :param values: property to value
-    :raises: `error_responses.RedfishError`: 400, 404, 409, 412
+    :raises: see `_store_errors`
     """
     if values.get('UserName') == '':
         raise _wrong_format('UserName', '')
@@ -296,29 +279,34 @@ def _apply(write: abc.Callable[[responses.Json], accounts.Account],
               if name in _FIELDS}
     if 'AccountTypes' in values:
         fields |= _access(values['AccountTypes'])
-    try:
+    with _store_errors():
         return write(fields)
-    except (accounts.NotFound, accounts.Replaced) as exc:
-        raise _gone(exc) from None
+
+
+@contextlib.contextmanager
+def _store_errors() -> abc.Iterator[None]:
+    """Convert the store's errors.
+
+    :raises: `error_responses.RedfishError`: 400, 404, 409, 412
+    """
+    try:
+        yield
+    except accounts.NotFound:
+        raise error_responses.resource_not_found(
+            'ManagerAccount', (flask.request.view_args or {})['account_id']
+        ) from None
+    except accounts.Replaced:
+        raise etags.precondition_failed() from None
     except accounts.NameTaken as exc:
-        raise error_responses.RedfishError(409, messages.message(
-            'ResourceAlreadyExists', 'ManagerAccount', 'UserName', exc.value,
-            related=['#/UserName'])) from None
+        raise error_responses.base_error(
+            409, 'ResourceAlreadyExists', 'ManagerAccount', 'UserName',
+            exc.value, related=['#/UserName']) from None
     except accounts.Full as exc:
-        raise error_responses.RedfishError(400, messages.message(
-            'CreateLimitReachedForResource', detail=f'{exc}.')) from None
+        raise error_responses.base_error(
+            400, 'CreateLimitReachedForResource', detail=f'{exc}.') from None
     except errors.InvalidValue as exc:
         raise _wrong_format(_PROPERTIES.get(exc.property, exc.property),
                             exc.value, f'{exc}.') from None
-
-
-def _gone(error: accounts.NotFound | accounts.Replaced
-          ) -> error_responses.RedfishError:
-    """Convert the error that the account is not the one that was meant."""
-    if isinstance(error, accounts.Replaced):
-        return etags.precondition_failed()
-    return error_responses.resource_not_found(
-        'ManagerAccount', (flask.request.view_args or {})['account_id'])
 
 
 def _access(names: list[typing.Any]) -> dict[str, bool]:
@@ -336,14 +324,12 @@ def _access(names: list[typing.Any]) -> dict[str, bool]:
 
 def _wrong_format(name: str, value: typing.Any, detail: str = ''
                   ) -> error_responses.RedfishError:
-    return error_responses.RedfishError(400, messages.message(
-        'PropertyValueFormatError', '…' if name == 'Password' else value,
-        name, detail=detail, related=['#/' + name]))
+    return error_responses.base_error(
+        400, 'PropertyValueFormatError', '…' if name == 'Password' else value,
+        name, detail=detail, related=['#/' + name])
 
-
-authorization.register_owner(_RULE, _owner)
 
 ROUTES = (
-    routing.add(ACCOUNTS, collection, ('GET', 'POST')),
-    routing.add(_RULE, resource, ('GET', 'PATCH', 'DELETE')),
+    routing.add(ACCOUNTS, collection, post=create),
+    routing.add(_RULE, resource, patch=patch, delete=delete, owner=_owner),
 )

@@ -45,15 +45,15 @@ def _interface() -> interfaces.Interface:
         return interfaces.Interface()   # a client of a Unix socket
 
 
-def collection(machine: machine.Machine) -> flask.Response:
+def collection(machine: machine.Machine) -> responses.Json:
     """GET …/Managers/<identity>/EthernetInterfaces"""
     name = _interface().name
-    return resource_paths.collection(
+    return responses.collection(
         'EthernetInterface', 'Ethernet Interfaces of the BMC',
         resource_paths.manager(machine, _NAME), [name] if name else [])
 
 
-def resource(machine: machine.Machine, nic_id: str) -> flask.Response:
+def resource(machine: machine.Machine, nic_id: str) -> responses.Json:
     """GET, PATCH …/Managers/<identity>/EthernetInterfaces/<nic_id>"""
     interface = _interface()
     if not interface.name or interface.name != nic_id:
@@ -84,7 +84,7 @@ def resource(machine: machine.Machine, nic_id: str) -> flask.Response:
         body['MACAddress'] = interface.mac.hex(':').upper()
     if interface.mtu:
         body['MTUSize'] = interface.mtu
-    return responses.resource(body)
+    return body
 
 
 def _ipv4(interface: interfaces.Interface) -> list[dict[str, str | None]]:
@@ -104,5 +104,5 @@ _ROOT = resource_paths.MANAGERS + '/<identity>/' + _NAME
 
 ROUTES = (
     routing.add(_ROOT, collection),
-    routing.add(_ROOT + '/<nic_id>', resource, ('GET', 'PATCH')),
+    routing.add(_ROOT + '/<nic_id>', resource, patch=resource),
 )

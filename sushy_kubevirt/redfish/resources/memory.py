@@ -15,8 +15,6 @@ from sushy_kubevirt.redfish.protocol import routing
 from sushy_kubevirt.redfish.resources import resource_paths
 
 if typing.TYPE_CHECKING:
-    import flask
-
     from sushy_kubevirt.machine import machine
 
 ID = 'RAM'
@@ -24,16 +22,16 @@ ID = 'RAM'
 _MIB = 2 ** 20
 
 
-def collection(machine: machine.Machine) -> flask.Response:
+def collection(machine: machine.Machine) -> responses.Json:
     """GET …/Memory"""
     # The size may be unknown while a VM with an instance type is off.
     ids = [ID] if machine.inventory().memory_bytes else []
-    return resource_paths.collection(
+    return responses.collection(
         'Memory', 'Memory Collection',
         resource_paths.system(machine, 'Memory'), ids)
 
 
-def resource(machine: machine.Machine, memory_id: str) -> flask.Response:
+def resource(machine: machine.Machine, memory_id: str) -> responses.Json:
     """GET …/Memory/<memory_id>
 
     :param memory_id: `ID`; 404 for others and if the size is unknown
@@ -41,7 +39,7 @@ def resource(machine: machine.Machine, memory_id: str) -> flask.Response:
     size = machine.inventory().memory_bytes
     if memory_id != ID or not size:
         raise error_responses.resource_not_found('Memory', memory_id)
-    return responses.resource({
+    return {
         '@odata.id': resource_paths.system(machine, 'Memory', ID),
         '@odata.type': '#Memory.v1_19_0.Memory',
         'Id': ID,
@@ -49,7 +47,7 @@ def resource(machine: machine.Machine, memory_id: str) -> flask.Response:
         'CapacityMiB': size // _MIB,
         'Status': resource_paths.STATUS_OK,
         'Links': {'Chassis': responses.link(resource_paths.chassis(machine))},
-    })
+    }
 
 
 _ROOT = resource_paths.SYSTEMS + '/<identity>/Memory'

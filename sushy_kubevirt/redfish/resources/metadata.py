@@ -11,11 +11,10 @@ import typing
 
 import flask
 
-from sushy_kubevirt.redfish.protocol import application
-from sushy_kubevirt.redfish.protocol import error_responses
 from sushy_kubevirt.redfish.protocol import responses
 from sushy_kubevirt.redfish.protocol import routing
 from sushy_kubevirt.redfish.protocol import schemas
+from sushy_kubevirt.redfish.resources import resource_paths
 
 if typing.TYPE_CHECKING:
     from collections import abc
@@ -40,7 +39,7 @@ _REFERENCE = '''  <edmx:Reference Uri=%s>
 
 
 def _used_schemas() -> list[tuple[str, str | None]]:
-    return schemas.used_schemas(routing.modules(application.current()))
+    return schemas.used_schemas(routing.current().modules)
 
 
 def metadata() -> flask.Response:
@@ -88,22 +87,19 @@ def _schema_files() -> dict[str, str]:
     return files
 
 
-def collection() -> flask.Response:
+def collection() -> responses.Json:
     """GET /redfish/v1/JsonSchemas"""
-    return responses.collection(
-        'JsonSchemaFileCollection', 'JSON Schemas', ROOT,
-        [f'{ROOT}/{schema}' for schema in _schema_files()])
+    return responses.collection('JsonSchemaFile', 'JSON Schemas', ROOT,
+                                _schema_files())
 
 
-def resource(schema: str) -> flask.Response:
+def resource(schema: str) -> responses.Json:
     """GET /redfish/v1/JsonSchemas/<schema>
 
     :param schema: Id, see `_schema_files`
     """
-    kind = _schema_files().get(schema)
-    if kind is None:
-        raise error_responses.resource_not_found('JsonSchemaFile', schema)
-    return responses.resource({
+    kind = resource_paths.member('JsonSchemaFile', schema, _schema_files())
+    return {
         '@odata.id': f'{ROOT}/{schema}',
         '@odata.type': '#JsonSchemaFile.v1_1_5.JsonSchemaFile',
         'Id': schema,
@@ -112,7 +108,7 @@ def resource(schema: str) -> flask.Response:
         'Schema': kind,
         'Location': [{'Language': 'en',
                       'PublicationUri': schemas.json_uri(kind)}],
-    })
+    }
 
 
 ROOT_LINKS = {'JsonSchemas': ROOT}

@@ -8,34 +8,31 @@ from __future__ import annotations
 
 import typing
 
-from sushy_kubevirt.redfish.protocol import error_responses
 from sushy_kubevirt.redfish.protocol import responses
 from sushy_kubevirt.redfish.protocol import routing
 from sushy_kubevirt.redfish.resources import hardware
 from sushy_kubevirt.redfish.resources import resource_paths
 
 if typing.TYPE_CHECKING:
-    import flask
-
     from sushy_kubevirt.machine import machine
 
 
-def collection(machine: machine.Machine) -> flask.Response:
+def collection(machine: machine.Machine) -> responses.Json:
     """GET …/Processors"""
-    return resource_paths.collection(
+    return responses.collection(
         'Processor', 'Processors Collection',
         resource_paths.system(machine, 'Processors'),
         hardware.socket_names(machine.inventory().cpus))
 
 
-def resource(machine: machine.Machine, processor_id: str) -> flask.Response:
+def resource(machine: machine.Machine, processor_id: str) -> responses.Json:
     """GET …/Processors/<processor_id>
 
     TotalCores and TotalThreads are those of one socket.
     """
     cpus = machine.inventory().cpus
-    if processor_id not in hardware.socket_names(cpus):
-        raise error_responses.resource_not_found('Processor', processor_id)
+    resource_paths.member('Processor', processor_id,
+                          dict.fromkeys(hardware.socket_names(cpus)))
     body: responses.Json = {
         '@odata.id': resource_paths.system(
             machine, 'Processors', processor_id),
@@ -55,7 +52,7 @@ def resource(machine: machine.Machine, processor_id: str) -> flask.Response:
     if cpus.architecture in hardware.ARCHITECTURES:
         (body['ProcessorArchitecture'],
          body['InstructionSet']) = hardware.ARCHITECTURES[cpus.architecture]
-    return responses.resource(body)
+    return body
 
 
 ROUTES = (

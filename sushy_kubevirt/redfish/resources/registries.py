@@ -10,13 +10,11 @@ from __future__ import annotations
 
 import typing
 
-import flask
-
-from sushy_kubevirt.redfish.protocol import application
 from sushy_kubevirt.redfish.protocol import error_responses
 from sushy_kubevirt.redfish.protocol import messages
 from sushy_kubevirt.redfish.protocol import responses
 from sushy_kubevirt.redfish.protocol import routing
+from sushy_kubevirt.redfish.resources import resource_paths
 
 ROOT = '/redfish/v1/Registries'
 
@@ -33,19 +31,18 @@ STANDARD = {
 
 def _own_registries() -> dict[str, routing.Registry]:
     return {registry.identity: registry
-            for module in routing.modules(application.current())
+            for module in routing.current().modules
             for registry in getattr(module, 'REGISTRIES', ())}
 
 
-def collection() -> flask.Response:
+def collection() -> responses.Json:
     """GET /redfish/v1/Registries"""
     return responses.collection(
-        'MessageRegistryFileCollection', 'Registry File Collection', ROOT,
-        [f'{ROOT}/{registry}'
-         for registry in (*STANDARD.values(), *_own_registries())])
+        'MessageRegistryFile', 'Registry File Collection', ROOT,
+        (*STANDARD.values(), *_own_registries()))
 
 
-def resource(registry: str) -> flask.Response:
+def resource(registry: str) -> responses.Json:
     """GET /redfish/v1/Registries/<registry>: location of the registry"""
     here = f'{ROOT}/{registry}'
     for prefix, release in STANDARD.items():
@@ -54,13 +51,11 @@ def resource(registry: str) -> flask.Response:
             location = {'PublicationUri': f'{PUBLISHED}{release}.json'}
             break
     else:
-        own = _own_registries().get(registry)
-        if own is None:
-            raise error_responses.resource_not_found(
-                'MessageRegistryFile', registry)
+        own = resource_paths.member('MessageRegistryFile', registry,
+                                    _own_registries())
         prefix, name = own.prefix, own.name
         location = {'Uri': here + '/Registry'}
-    return responses.resource({
+    return {
         '@odata.id': here,
         '@odata.type': '#MessageRegistryFile.v1_1_5.MessageRegistryFile',
         'Id': registry,
@@ -68,10 +63,10 @@ def resource(registry: str) -> flask.Response:
         'Registry': prefix,
         'Languages': ['en'],
         'Location': [{'Language': 'en', **location}],
-    })
+    }
 
 
-def document(registry: str) -> flask.Response:
+def document(registry: str) -> responses.Json:
     """GET /redfish/v1/Registries/<registry>/Registry
 
     The text of a registry of this service; 404 for DMTF's.
@@ -79,7 +74,7 @@ def document(registry: str) -> flask.Response:
     own = _own_registries().get(registry)
     if own is None:
         raise error_responses.uri_not_found()
-    return responses.resource(own.document())
+    return own.document()
 
 
 def not_served() -> typing.NoReturn:
@@ -93,8 +88,7 @@ ROUTES = (
     routing.replace('registry_file_collection', collection),
     routing.add(ROOT + '/<registry>', resource),
     routing.add(ROOT + '/<registry>/Registry', document),
-    routing.replace('bios_attribute_registry_file', not_served),
-    routing.replace('message_registry_file', not_served),
-    routing.replace('bios_registry', not_served),
-    routing.replace('message_registry', not_served),
+    *(routing.replace(endpoint, not_served) for endpoint in (
+        'bios_attribute_registry_file', 'message_registry_file',
+        'bios_registry', 'message_registry')),
 )

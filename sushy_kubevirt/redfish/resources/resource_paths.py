@@ -14,7 +14,6 @@ from sushy_kubevirt.kube import errors
 from sushy_kubevirt.redfish.protocol import application
 from sushy_kubevirt.redfish.protocol import error_responses
 from sushy_kubevirt.redfish.protocol import etags
-from sushy_kubevirt.redfish.protocol import messages
 from sushy_kubevirt.redfish.protocol import responses
 from sushy_kubevirt.redfish.protocol import routing
 from sushy_kubevirt.redfish.services import system_id
@@ -30,6 +29,8 @@ CHASSIS = '/redfish/v1/Chassis'
 
 # Prefix of keys in app.extensions, of a `_Collection`.
 _COLLECTION = 'sushy_kubevirt.collection:'
+
+_Member = typing.TypeVar('_Member')
 
 #: Status of every device: KubeVirt reports no faults of virtual devices.
 STATUS_OK = {'State': 'Enabled', 'Health': 'OK'}
@@ -61,17 +62,12 @@ def chassis(machine: machine.Machine, *names: str) -> str:
     return '/'.join((CHASSIS, system_id.of(machine), *names))
 
 
-def collection(kind: str, name: str, here: str, ids: abc.Iterable[str]
-               ) -> responses.Document:
-    """Create the response 200 with a collection.
+def place(start: str) -> abc.Callable[..., str]:
+    """Return `system` or `manager`, for resources that both have.
 
-    :param kind: schema of its members, such as ``Processor``
-    :param name: value of Name
-    :param here: its path
-    :param ids: ids of its members
+    :param start: path of the request, or its start
     """
-    return responses.collection(kind + 'Collection', name, here, [
-        f'{here}/{id_}' for id_ in ids])
+    return manager if start.startswith(MANAGERS) else system
 
 
 def machine_collection(kind: str, name: str, here: str) -> responses.Document:
@@ -88,11 +84,23 @@ def machine_collection(kind: str, name: str, here: str) -> responses.Document:
     machines = app.systems.machines()
     known: _Collection | None = app.extensions.get(_COLLECTION + here)
     if known is None or known.machines is not machines:
-        body = responses.collection_body(kind + 'Collection', name, here, [
-            f'{here}/{system_id.of(machine)}' for machine in machines])
+        body = responses.collection(kind, name, here,
+                                    map(system_id.of, machines))
         known = _Collection(machines, body, etags.render(body))
         app.extensions[_COLLECTION + here] = known
     return responses.Document(known.body, rendered=known.rendered)
+
+
+def member(kind: str, id_: str, members: abc.Mapping[str, _Member]) -> _Member:
+    """Return a member of a collection.
+
+    :param kind: its schema, such as ``Processor``
+    :param members: by their ids
+    :raises: `error_responses.RedfishError`, 404
+    """
+    if id_ not in members:
+        raise error_responses.resource_not_found(kind, id_)
+    return members[id_]
 
 
 def links(here: str, rule: str, names: abc.Iterable[str]
@@ -104,9 +112,9 @@ def links(here: str, rule: str, names: abc.Iterable[str]
     :param names: properties, which are also the last path segments
     :returns: property to link
     """
-    app = application.current()
-    return {name: responses.link(f'{here}/{name}')
-            for name in routing.served_children(app, rule, tuple(names))}
+    routes = routing.current()
+    return {name: responses.link(f'{here}/{name}') for name in names
+            if routes.serves(f'{rule}/{name}')}
 
 
 @contextlib.contextmanager
@@ -126,10 +134,11 @@ def property_errors(machine: machine.Machine, name: str, value: typing.Any
         if above:
             # Several properties were set together: name the refused one.
             name = f'{above}/{exc.property}'
-        raise error_responses.RedfishError(400, messages.message(
-            'PropertyValueIncorrect', exc.property, refused, detail=str(exc),
-            related=['#/' + name])) from exc
+        raise error_responses.base_error(
+            400, 'PropertyValueIncorrect', exc.property, refused,
+            detail=str(exc), related=['#/' + name]) from exc
     except (errors.WrongState, errors.Rejected) as exc:
-        raise error_responses.RedfishError(409, messages.message(
-            'PropertyValueResourceConflict', name.rpartition('/')[2], value,
-            system(machine), detail=str(exc), related=['#/' + name])) from exc
+        raise error_responses.base_error(
+            409, 'PropertyValueResourceConflict', name.rpartition('/')[2],
+            value, system(machine), detail=str(exc),
+            related=['#/' + name]) from exc

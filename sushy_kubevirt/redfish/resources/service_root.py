@@ -8,8 +8,6 @@ contain nothing confidential.
 
 from __future__ import annotations
 
-import flask
-
 from sushy_kubevirt.redfish.protocol import application
 from sushy_kubevirt.redfish.protocol import query_parameters
 from sushy_kubevirt.redfish.protocol import responses
@@ -22,15 +20,15 @@ ROOT = '/redfish/v1/'
 REDFISH_VERSION = '1.20.0'
 
 
-def versions() -> flask.Response:
+def versions() -> responses.Json:
     """GET /redfish: the protocol versions
 
     The body has no other members (DSP0266, "Protocol version").
     """
-    return responses.resource({'v1': ROOT})
+    return {'v1': ROOT}
 
 
-def resource() -> flask.Response:
+def resource() -> responses.Json:
     """GET /redfish/v1/: the service root"""
     app = application.current()
     body: responses.Json = {
@@ -49,24 +47,22 @@ def resource() -> flask.Response:
             'MultipleHTTPRequests': True,
         },
     }
-    for name, path in routing.root_links(app).items():
-        here = body
-        *above, last = name.split('/')
-        for parent in above:
-            here = here.setdefault(parent, {})
-        here[last] = responses.link(path)
-    return responses.resource(body)
+    for name, path in routing.current().root_links().items():
+        above, _slash, last = name.rpartition('/')
+        parent = body.setdefault(above, {}) if above else body
+        parent[last] = responses.link(path)
+    return body
 
 
-def odata() -> flask.Response:
+def odata() -> responses.Json:
     """GET /redfish/v1/odata: the OData service document"""
-    links = routing.root_links(application.current())
-    return responses.resource({
+    links = routing.current().root_links()
+    return {
         '@odata.context': ROOT + '$metadata',
         'value': [{'name': 'Service', 'kind': 'Singleton', 'url': ROOT}] + [
             {'name': name.rpartition('/')[2], 'kind': 'Singleton',
              'url': path} for name, path in links.items()],
-    })
+    }
 
 
 ROUTES = (

@@ -15,7 +15,6 @@ import flask
 from sushy_kubevirt.redfish.protocol import authentication
 from sushy_kubevirt.redfish.protocol import authorization
 from sushy_kubevirt.redfish.protocol import error_responses
-from sushy_kubevirt.redfish.protocol import messages
 from sushy_kubevirt.redfish.protocol import payload
 from sushy_kubevirt.redfish.protocol import responses
 from sushy_kubevirt.redfish.protocol import routing
@@ -27,28 +26,26 @@ _RULE = SESSIONS + '/<session_id>'
 
 ROOT_LINKS = {'SessionService': ROOT, 'Links/Sessions': SESSIONS}
 
-#: Maximum length of Session.Context, in characters.
-_MAX_CONTEXT = 256
-
 _SHAPE: payload.Shape = {
-    'SessionTimeout': int,
+    'SessionTimeout': payload.Range(
+        sessions.MIN_TIMEOUT, sessions.MAX_TIMEOUT, 'seconds'),
     **payload.read_only('Id', 'Name', 'Description', 'ServiceEnabled',
                         'Sessions', 'Status'),
 }
+
+# No message has a value: the client may have sent the password in another
+# property.
+_LOGIN = {'UserName': payload.Text(256), 'Password': payload.Text(4096),
+          'Context': payload.Text(256)}
 
 
 def _sessions() -> sessions.Sessions:
     return authentication.services().sessions
 
 
-def service() -> flask.Response:
-    """GET, PATCH /redfish/v1/SessionService
-
-    SessionTimeout can be set.
-    """
-    if flask.request.method == 'PATCH':
-        _set_timeout(payload.properties(_SHAPE)['SessionTimeout'])
-    return responses.resource({
+def service() -> responses.Json:
+    """GET /redfish/v1/SessionService"""
+    return {
         '@odata.id': ROOT,
         '@odata.type': '#SessionService.v1_1_9.SessionService',
         'Id': 'SessionService',
@@ -58,25 +55,13 @@ def service() -> flask.Response:
         'SessionTimeout': _sessions().timeout,
         'Sessions': responses.link(SESSIONS),
         'Status': {'State': 'Enabled', 'Health': 'OK'},
-    })
+    }
 
 
-def _set_timeout(seconds: int) -> None:
-    if isinstance(seconds, bool):
-        raise error_responses.RedfishError(400, messages.message(
-            'PropertyValueTypeError', seconds, 'SessionTimeout',
-            related=['#/SessionTimeout']))
-    if not sessions.MIN_TIMEOUT <= seconds <= sessions.MAX_TIMEOUT:
-        raise error_responses.RedfishError(400, messages.message(
-            'PropertyValueOutOfRange', seconds, 'SessionTimeout',
-            detail=f'Allowed values: {sessions.MIN_TIMEOUT} to '
-            f'{sessions.MAX_TIMEOUT} seconds.',
-            related=['#/SessionTimeout']))
-    _sessions().set_timeout(seconds)
-
-
-def _path(session: sessions.Session) -> str:
-    return f'{SESSIONS}/{session.id}'
+def patch_service() -> responses.Json:
+    """PATCH /redfish/v1/SessionService"""
+    _sessions().set_timeout(payload.properties(_SHAPE)['SessionTimeout'])
+    return service()
 
 
 def _body(session: sessions.Session) -> responses.Json:
@@ -85,7 +70,7 @@ def _body(session: sessions.Session) -> responses.Json:
     login = authentication.services().login
     account = login.account(session.user) if login.required else None
     body = {
-        '@odata.id': _path(session),
+        '@odata.id': f'{SESSIONS}/{session.id}',
         '@odata.type': '#Session.v1_7_2.Session',
         'Id': session.id,
         'Name': 'Session',
@@ -102,23 +87,22 @@ def _body(session: sessions.Session) -> responses.Json:
             if value is not None or name == 'Password'}
 
 
-def collection() -> flask.Response:
-    """GET, POST /redfish/v1/SessionService/Sessions"""
-    if flask.request.method == 'POST':
-        return _login()
+def collection() -> responses.Json:
+    """GET /redfish/v1/SessionService/Sessions"""
     return responses.collection(
-        'SessionCollection', 'Session Collection', SESSIONS,
-        [_path(session) for session in _sessions().all()])
+        'Session', 'Session Collection', SESSIONS,
+        [session.id for session in _sessions().all()])
 
 
-def _login() -> flask.Response:
-    values = _credentials()
+def login() -> flask.Response:
+    """POST /redfish/v1/SessionService/Sessions"""
+    values = payload.properties(_LOGIN, required=('UserName', 'Password'))
     user = values['UserName']
     services = authentication.services()
     account = None
     if services.login.required:
         account = authentication.check_password(
-            user, values['Password'].encode(errors='surrogatepass'))
+            user, values['Password'].encode())
         authentication.identify(flask.request.environ, account)
     session, token = services.sessions.open(
         user, account, authentication.client_address(), values.get('Context'))
@@ -128,49 +112,6 @@ def _login() -> flask.Response:
             authorization.password_change_required(account)]
     return responses.created(body, {
         'X-Auth-Token': token, 'Cache-Control': 'no-store'})
-
-
-def _credentials() -> dict[str, str]:
-    """Read and validate the body of a login.
-
-    :returns: UserName, Password and, if sent, Context
-    :raises: `error_responses.RedfishError`, 400. The messages contain no
-        values, because the client may have sent the password in another
-        property.
-    """
-    body, problems = payload.body(), []
-    values: dict[str, str] = {}
-    shape = {'UserName': 256, 'Password': 4096, 'Context': _MAX_CONTEXT}
-    for name in ('UserName', 'Password'):
-        if name not in body:
-            problems.append(messages.message('PropertyMissing', name,
-                                             related=['#/' + name]))
-    for name, value in body.items():
-        pointer = ['#/' + name]
-        if payload.is_annotation(name):
-            continue
-        if name not in shape:
-            problems.append(messages.message('PropertyUnknown', name,
-                                             related=pointer))
-        elif not isinstance(value, str):
-            problems.append(messages.message('PropertyValueTypeError', '…',
-                                             name, related=pointer))
-        elif len(value) > shape[name] or not _is_text(value):
-            problems.append(messages.message('PropertyValueFormatError', '…',
-                                             name, related=pointer))
-        else:
-            values[name] = value
-    if problems:
-        raise error_responses.RedfishError(400, *problems)
-    return values
-
-
-def _is_text(value: str) -> bool:
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _find(session_id: str) -> sessions.Session:
@@ -185,22 +126,18 @@ def _owner(session_id: str) -> str | None:
     return None if session is None else session.user
 
 
-def resource(session_id: str) -> flask.Response:
-    """GET, DELETE /redfish/v1/SessionService/Sessions/<session_id>
-
-    DELETE closes the session (logout).
-    """
-    session = _find(session_id)
-    if flask.request.method == 'DELETE':
-        _sessions().close(session)
-        return responses.no_content()
-    return responses.resource(_body(session))
+def resource(session_id: str) -> responses.Json:
+    """GET /redfish/v1/SessionService/Sessions/<session_id>"""
+    return _body(_find(session_id))
 
 
-authorization.register_owner(_RULE, _owner)
+def logout(session_id: str) -> None:
+    """DELETE /redfish/v1/SessionService/Sessions/<session_id>"""
+    _sessions().close(_find(session_id))
+
 
 ROUTES = (
-    routing.add(ROOT, service, ('GET', 'PATCH'), 'minimum'),
-    routing.add(SESSIONS, collection, ('GET', 'POST'), 'minimum'),
-    routing.add(_RULE, resource, ('GET', 'DELETE'), 'minimum'),
+    routing.add(ROOT, service, 'minimum', patch=patch_service),
+    routing.add(SESSIONS, collection, 'minimum', post=login),
+    routing.add(_RULE, resource, 'minimum', delete=logout, owner=_owner),
 )

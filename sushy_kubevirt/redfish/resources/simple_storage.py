@@ -9,39 +9,34 @@ from __future__ import annotations
 
 import typing
 
-from sushy_kubevirt.redfish.protocol import error_responses
 from sushy_kubevirt.redfish.protocol import responses
 from sushy_kubevirt.redfish.protocol import routing
 from sushy_kubevirt.redfish.resources import hardware
 from sushy_kubevirt.redfish.resources import resource_paths
 
 if typing.TYPE_CHECKING:
-    import flask
-
     from sushy_kubevirt.machine import inventory
     from sushy_kubevirt.machine import machine
 
 
-def collection(machine: machine.Machine) -> flask.Response:
+def collection(machine: machine.Machine) -> responses.Json:
     """GET …/SimpleStorage"""
-    return resource_paths.collection(
+    return responses.collection(
         'SimpleStorage', 'Simple Storage Collection',
         resource_paths.system(machine, 'SimpleStorage'),
         hardware.disks_by_bus(machine.inventory().disks))
 
 
 def resource(machine: machine.Machine, simple_storage_id: str
-             ) -> flask.Response:
+             ) -> responses.Json:
     """GET …/SimpleStorage/<simple_storage_id>
 
     :param simple_storage_id: bus, such as ``sata``
     """
-    disks = hardware.disks_by_bus(machine.inventory().disks).get(
-        simple_storage_id)
-    if disks is None:
-        raise error_responses.resource_not_found(
-            'SimpleStorage', simple_storage_id)
-    return responses.resource({
+    disks = resource_paths.member(
+        'SimpleStorage', simple_storage_id,
+        hardware.disks_by_bus(machine.inventory().disks))
+    return {
         '@odata.id': resource_paths.system(machine, 'SimpleStorage',
                                            simple_storage_id),
         '@odata.type': '#SimpleStorage.v1_3_1.SimpleStorage',
@@ -50,7 +45,7 @@ def resource(machine: machine.Machine, simple_storage_id: str
         'Status': resource_paths.STATUS_OK,
         'Devices': [_device(disk) for disk in disks],
         'Links': {'Chassis': responses.link(resource_paths.chassis(machine))},
-    })
+    }
 
 
 def _device(disk: inventory.Disk) -> responses.Json:

@@ -11,10 +11,7 @@ from __future__ import annotations
 
 import typing
 
-import flask
-
 from sushy_kubevirt.redfish.protocol import error_responses
-from sushy_kubevirt.redfish.protocol import messages
 from sushy_kubevirt.redfish.protocol import payload
 from sushy_kubevirt.redfish.protocol import responses
 from sushy_kubevirt.redfish.protocol import routing
@@ -59,32 +56,21 @@ def drive_path(machine: machine.Machine, name: str) -> str:
 
 
 def _disks(machine: machine.Machine, storage_id: str) -> list[inventory.Disk]:
-    disks = drives(machine).get(storage_id)
-    if disks is None:
-        raise error_responses.resource_not_found('Storage', storage_id)
-    return disks
+    return resource_paths.member('Storage', storage_id, drives(machine))
 
 
-def _find_disk(machine: machine.Machine, storage_id: str, kind: str, name: str
-               ) -> inventory.Disk:
-    for disk in _disks(machine, storage_id):
-        if disk.name == name:
-            return disk
-    raise error_responses.resource_not_found(kind, name)
-
-
-def collection(machine: machine.Machine) -> flask.Response:
+def collection(machine: machine.Machine) -> responses.Json:
     """GET …/Storage"""
-    return resource_paths.collection('Storage', 'Storage Collection',
-                                     resource_paths.system(machine, 'Storage'),
-                                     drives(machine))
+    return responses.collection('Storage', 'Storage Collection',
+                                resource_paths.system(machine, 'Storage'),
+                                drives(machine))
 
 
-def resource(machine: machine.Machine, storage_id: str) -> flask.Response:
+def resource(machine: machine.Machine, storage_id: str) -> responses.Json:
     """GET …/Storage/<storage_id>"""
     disks = _disks(machine, storage_id)
     here = path(machine, storage_id)
-    return responses.resource({
+    return {
         '@odata.id': here,
         '@odata.type': '#Storage.v1_17_0.Storage',
         'Id': storage_id,
@@ -97,24 +83,23 @@ def resource(machine: machine.Machine, storage_id: str) -> flask.Response:
         'Volumes': responses.link(here + '/Volumes'),
         'Links': {
             'Enclosures': [responses.link(resource_paths.chassis(machine))]},
-    })
+    }
 
 
-def controllers(machine: machine.Machine, storage_id: str) -> flask.Response:
+def controllers(machine: machine.Machine, storage_id: str) -> responses.Json:
     """GET …/Storage/<storage_id>/Controllers"""
     _disks(machine, storage_id)
-    return resource_paths.collection('StorageController', 'Controllers',
-                                     path(machine, storage_id, 'Controllers'),
-                                     [CONTROLLER])
+    return responses.collection('StorageController', 'Controllers',
+                                path(machine, storage_id, 'Controllers'),
+                                [CONTROLLER])
 
 
 def controller(machine: machine.Machine, storage_id: str, controller_id: str
-               ) -> flask.Response:
+               ) -> responses.Json:
     """GET …/Storage/<storage_id>/Controllers/<controller_id>"""
     _disks(machine, storage_id)
-    if controller_id != CONTROLLER:
-        raise error_responses.resource_not_found(
-            'StorageController', controller_id)
+    resource_paths.member('StorageController', controller_id,
+                          {CONTROLLER: storage_id})
     body: responses.Json = {
         '@odata.id': path(machine, storage_id, 'Controllers', CONTROLLER),
         '@odata.type': '#StorageController.v1_8_0.StorageController',
@@ -125,27 +110,21 @@ def controller(machine: machine.Machine, storage_id: str, controller_id: str
     }
     if storage_id in _PROTOCOLS:
         body['SupportedDeviceProtocols'] = [_PROTOCOLS[storage_id]]
-    return responses.resource(body)
+    return body
 
 
-def chassis_drives(machine: machine.Machine) -> flask.Response:
+def chassis_drives(machine: machine.Machine) -> responses.Json:
     """GET /redfish/v1/Chassis/<identity>/Drives"""
-    return resource_paths.collection(
+    return responses.collection(
         'Drive', 'Drives', resource_paths.chassis(machine, 'Drives'),
         [disk.name for disks in drives(machine).values() for disk in disks])
 
 
-def drive(machine: machine.Machine, drive_id: str) -> flask.Response:
+def drive(machine: machine.Machine, drive_id: str) -> responses.Json:
     """GET /redfish/v1/Chassis/<identity>/Drives/<drive_id>"""
-    for bus, disks in drives(machine).items():
-        for disk in disks:
-            if disk.name == drive_id:
-                return responses.resource(_drive(machine, bus, disk))
-    raise error_responses.resource_not_found('Drive', drive_id)
-
-
-def _drive(machine: machine.Machine, bus: str, disk: inventory.Disk
-           ) -> responses.Json:
+    bus, disk = resource_paths.member('Drive', drive_id, {
+        disk.name: (bus, disk) for bus, disks in drives(machine).items()
+        for disk in disks})
     body: responses.Json = {
         '@odata.id': drive_path(machine, disk.name),
         '@odata.type': '#Drive.v1_18_0.Drive',
@@ -188,35 +167,37 @@ def _volume_path(machine: machine.Machine, storage_id: str,
     return path(machine, storage_id, 'Volumes', disk.name)
 
 
-def volumes(machine: machine.Machine, storage_id: str) -> flask.Response:
-    """GET, POST …/Storage/<storage_id>/Volumes
-
-    :raises: `error_responses.RedfishError`, 400 for POST
-    """
-    disks = _disks(machine, storage_id)
-    here = path(machine, storage_id, 'Volumes')
-    if flask.request.method == 'POST':
-        payload.body()
-        raise error_responses.RedfishError(400, messages.message(
-            'CreateLimitReachedForResource',
-            detail='Disks are added to a VM with KubeVirt.'))
-    answer = resource_paths.collection(
-        'Volume', 'Volumes', here,
-        [disk.name for disk in _with_capacity(disks)])
-    answer.document['@Redfish.OperationApplyTimeSupport'] = {
-        '@odata.type': '#Settings.v1_3_5.OperationApplyTimeSupport',
-        'SupportedValues': ['Immediate'],
+def volumes(machine: machine.Machine, storage_id: str) -> responses.Json:
+    """GET …/Storage/<storage_id>/Volumes"""
+    return {
+        **responses.collection(
+            'Volume', 'Volumes', path(machine, storage_id, 'Volumes'),
+            [disk.name for disk in _with_capacity(
+                _disks(machine, storage_id))]),
+        '@Redfish.OperationApplyTimeSupport': {
+            '@odata.type': '#Settings.v1_3_5.OperationApplyTimeSupport',
+            'SupportedValues': ['Immediate'],
+        },
     }
-    return answer
+
+
+def create_volume(machine: machine.Machine, storage_id: str
+                  ) -> typing.NoReturn:
+    """POST …/Storage/<storage_id>/Volumes: 400"""
+    _disks(machine, storage_id)
+    payload.body()
+    raise error_responses.base_error(
+        400, 'CreateLimitReachedForResource',
+        detail='Disks are added to a VM with KubeVirt.')
 
 
 def volume(machine: machine.Machine, stg_id: str, vol_id: str
-           ) -> flask.Response:
+           ) -> responses.Json:
     """GET …/Storage/<stg_id>/Volumes/<vol_id>"""
-    disk = _find_disk(machine, stg_id, 'Volume', vol_id)
-    if not _with_capacity([disk]):
-        raise error_responses.resource_not_found('Volume', vol_id)
-    return responses.resource({
+    disk = resource_paths.member('Volume', vol_id, {
+        disk.name: disk
+        for disk in _with_capacity(_disks(machine, stg_id))})
+    return {
         '@odata.id': _volume_path(machine, stg_id, disk),
         '@odata.type': '#Volume.v1_10_0.Volume',
         'Id': disk.name,
@@ -227,7 +208,7 @@ def volume(machine: machine.Machine, stg_id: str, vol_id: str
         'Status': resource_paths.STATUS_OK,
         'Links': {'Drives': [responses.link(
             drive_path(machine, disk.name))]},
-    })
+    }
 
 
 _ROOT = resource_paths.SYSTEMS + '/<identity>/Storage/<storage_id>/Controllers'
@@ -237,7 +218,7 @@ ROUTES = (
     routing.replace('storage_collection', collection),
     routing.replace('storage', resource),
     routing.replace('drive_resource', no_storage_drive),
-    routing.replace('volumes_collection', volumes),
+    routing.replace('volumes_collection', volumes, post=create_volume),
     routing.replace('volume', volume),
     routing.add(_DRIVES, chassis_drives),
     routing.add(_DRIVES + '/<drive_id>', drive),

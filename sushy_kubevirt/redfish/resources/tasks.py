@@ -16,15 +16,13 @@ import flask
 from sushy_kubevirt.machine import media
 from sushy_kubevirt.redfish.protocol import application
 from sushy_kubevirt.redfish.protocol import error_responses
-from sushy_kubevirt.redfish.protocol import messages
 from sushy_kubevirt.redfish.protocol import payload
 from sushy_kubevirt.redfish.protocol import responses
 from sushy_kubevirt.redfish.protocol import routing
 from sushy_kubevirt.redfish.resources import media_status
+from sushy_kubevirt.redfish.resources import resource_paths
 
 if typing.TYPE_CHECKING:
-    from collections import abc
-
     from sushy_kubevirt.machine import machine
 
 ROOT = '/redfish/v1/TaskService'
@@ -50,15 +48,15 @@ class _Import(typing.NamedTuple):
     medium: media.Medium
 
 
-def service() -> flask.Response:
-    """GET, PATCH /redfish/v1/TaskService"""
-    if flask.request.method == 'PATCH':
-        payload.properties(payload.read_only(
-            'Id', 'Name', 'ServiceEnabled', 'Status', 'DateTime', 'Tasks',
-            'CompletedTaskOverWritePolicy',
-            'LifeCycleEventOnTaskStateChange'))
+_READ_ONLY = payload.read_only(
+    'Id', 'Name', 'ServiceEnabled', 'Status', 'DateTime', 'Tasks',
+    'CompletedTaskOverWritePolicy', 'LifeCycleEventOnTaskStateChange')
+
+
+def service() -> responses.Json:
+    """GET /redfish/v1/TaskService"""
     now = datetime.datetime.now(datetime.timezone.utc)
-    return responses.resource({
+    return {
         '@odata.id': ROOT,
         '@odata.type': '#TaskService.v1_2_1.TaskService',
         'Id': 'TaskService',
@@ -70,47 +68,38 @@ def service() -> flask.Response:
         'DateTime': now.isoformat(timespec='seconds'),
         'Status': {'State': 'Enabled', 'Health': 'OK'},
         'Tasks': responses.link(TASKS),
-    })
+    }
 
 
-def _imports() -> abc.Iterator[_Import]:
-    for system in application.current().systems.machines():
-        for device in (*system.media_devices(), media.HTTP_BOOT):
-            medium = system.medium(device.id)
-            if medium is not None and medium.task:
-                yield _Import(system, device.id, medium)
+def _imports() -> dict[str, _Import]:
+    """Return all tasks by their ids."""
+    return {medium.task: _Import(system, device.id, medium)
+            for system in application.current().systems.machines()
+            for device in (*system.media_devices(), media.HTTP_BOOT)
+            if (medium := system.medium(device.id)) is not None
+            and medium.task}
 
 
-def collection() -> flask.Response:
+def collection() -> responses.Json:
     """GET /redfish/v1/TaskService/Tasks"""
-    return responses.collection(
-        'TaskCollection', 'Task Collection', TASKS,
-        [f'{TASKS}/{imported.medium.task}' for imported in _imports()])
+    return responses.collection('Task', 'Task Collection', TASKS, _imports())
 
 
 def _find(task: str) -> _Import:
-    for imported in _imports():
-        if imported.medium.task == task:
-            return imported
-    raise error_responses.resource_not_found('Task', task)
+    return resource_paths.member('Task', task, _imports())
 
 
-def resource(task: str) -> flask.Response:
-    """GET, DELETE /redfish/v1/TaskService/Tasks/<task>"""
-    imported = _find(task)
-    if flask.request.method == 'DELETE':
-        return _cancel(*imported)
-    return responses.resource(_body(*imported))
+def resource(task: str) -> responses.Json:
+    """GET /redfish/v1/TaskService/Tasks/<task>"""
+    return _body(*_find(task))
 
 
-def monitor(task: str) -> flask.Response:
-    """GET, DELETE /redfish/v1/TaskService/TaskMonitors/<task>
+def monitor(task: str) -> flask.Response | responses.Json | None:
+    """GET /redfish/v1/TaskService/TaskMonitors/<task>
 
     202 while the import runs, then the response of a synchronous request.
     """
-    machine, device_id, medium = imported = _find(task)
-    if flask.request.method == 'DELETE':
-        return _cancel(*imported)
+    machine, device_id, medium = _find(task)
     if media_status.in_progress(medium):
         return task_accepted(machine, device_id, medium)
     if medium.state is media.State.FAILED:
@@ -127,16 +116,16 @@ def task_accepted(machine: machine.Machine, device_id: str,
 
 
 def task_result(machine: machine.Machine, device_id: str, medium: media.Medium
-                ) -> flask.Response:
-    """Create the response of a completed task.
+                ) -> responses.Json | None:
+    """Return the response of a completed task.
 
-    204, or 200 with ResetRequired if the guest needs a restart to see the
-    medium.
+    :returns: ResetRequired if the guest needs a restart to see the medium,
+        else None
     """
-    if medium.pending_restart:
-        return responses.resource(error_responses.error_body(
-            [media_status.restart_required(machine, device_id)]))
-    return responses.no_content()
+    if not medium.pending_restart:
+        return None
+    return error_responses.error_body(
+        [media_status.restart_required(machine, device_id)])
 
 
 def _body(machine: machine.Machine, device_id: str, medium: media.Medium
@@ -165,28 +154,29 @@ def _body(machine: machine.Machine, device_id: str, medium: media.Medium
     return body
 
 
-def _cancel(machine: machine.Machine, device_id: str, medium: media.Medium
-            ) -> flask.Response:
+def cancel(task: str) -> None:
+    """DELETE …/Tasks/<task>, …/TaskMonitors/<task>"""
+    machine, device_id, medium = _find(task)
     if medium.state is media.State.READY:
-        raise error_responses.RedfishError(409, messages.message(
-            'ResourceCannotBeDeleted', detail='The import is complete.',
-            resolution='Eject the medium; this removes its task.'))
+        raise error_responses.base_error(
+            409, 'ResourceCannotBeDeleted', detail='The import is complete.',
+            resolution='Eject the medium; this removes its task.')
     machine.eject_media(device_id)
     flask.current_app.logger.info(
         'The import of %s for %s of %s was cancelled',
         media_status.url_without_query(medium), device_id,
         machine.qualified_name)
-    return responses.no_content()
 
 
 ROOT_LINKS = {'Tasks': ROOT}
 
 ROUTES = (
     routing.replace('simple_task_service', service),
-    routing.add(ROOT, service, ('PATCH',)),
+    # Refuses all properties.
+    routing.add(ROOT, patch=lambda: payload.properties(_READ_ONLY)),
     # The only task id of sushy-emulator.
     routing.replace('simple_task', lambda: resource('42')),
     routing.add(TASKS, collection),
-    routing.add(TASKS + '/<task>', resource, ('GET', 'DELETE')),
-    routing.add(MONITORS + '/<task>', monitor, ('GET', 'DELETE')),
+    routing.add(TASKS + '/<task>', resource, delete=cancel),
+    routing.add(MONITORS + '/<task>', monitor, delete=cancel),
 )

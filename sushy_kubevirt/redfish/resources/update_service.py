@@ -11,12 +11,9 @@ from __future__ import annotations
 import contextlib
 import typing
 
-import flask
-
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.redfish.protocol import application
 from sushy_kubevirt.redfish.protocol import error_responses
-from sushy_kubevirt.redfish.protocol import messages
 from sushy_kubevirt.redfish.protocol import responses
 from sushy_kubevirt.redfish.protocol import routing
 from sushy_kubevirt.redfish.resources import product
@@ -28,9 +25,9 @@ INVENTORY = ROOT + '/FirmwareInventory'
 _UPDATE = 'UpdateService.SimpleUpdate'
 
 
-def service() -> flask.Response:
+def service() -> responses.Json:
     """GET /redfish/v1/UpdateService"""
-    return responses.resource({
+    return {
         '@odata.id': ROOT,
         '@odata.type': '#UpdateService.v1_14_0.UpdateService',
         'Id': 'UpdateService',
@@ -43,30 +40,28 @@ def service() -> flask.Response:
         'FirmwareInventory': responses.link(INVENTORY),
         # Ironic's interoperability profile requires it.
         'Actions': {'#' + _UPDATE: {'target': f'{ROOT}/Actions/{_UPDATE}'}},
-    })
+    }
 
 
 def simple_update() -> typing.NoReturn:
     """POST …/Actions/UpdateService.SimpleUpdate: 501"""
-    raise error_responses.RedfishError(501, messages.message(
-        'ActionNotSupported', _UPDATE,
-        detail='Firmware comes with KubeVirt and is updated with it.'))
+    raise error_responses.base_error(
+        501, 'ActionNotSupported', _UPDATE,
+        detail='Firmware comes with KubeVirt and is updated with it.')
 
 
-def collection() -> flask.Response:
+def collection() -> responses.Json:
     """GET /redfish/v1/UpdateService/FirmwareInventory"""
-    return resource_paths.collection(
+    return responses.collection(
         'SoftwareInventory', 'Firmware Inventory', INVENTORY, _inventory())
 
 
-def resource(firmware: str) -> flask.Response:
+def resource(firmware: str) -> responses.Json:
     """GET /redfish/v1/UpdateService/FirmwareInventory/<firmware>"""
-    properties = _inventory().get(firmware)
-    if properties is None:
-        raise error_responses.resource_not_found('SoftwareInventory',
-                                                 firmware)
+    properties = resource_paths.member('SoftwareInventory', firmware,
+                                       _inventory())
     related = properties.pop('RelatedItem')
-    return responses.resource({
+    return {
         '@odata.id': f'{INVENTORY}/{firmware}',
         '@odata.type': '#SoftwareInventory.v1_10_0.SoftwareInventory',
         'Id': firmware,
@@ -75,7 +70,7 @@ def resource(firmware: str) -> flask.Response:
         'Status': resource_paths.STATUS_OK,
         'RelatedItem': [responses.link(path) for path in related],
         'RelatedItem@odata.count': len(related),
-    })
+    }
 
 
 def _inventory() -> dict[str, responses.Json]:
@@ -115,7 +110,7 @@ ROOT_LINKS = {'UpdateService': ROOT}
 ROUTES = (
     routing.replace('UpdateService.update_service_resource', service),
     routing.replace('UpdateService.update_service_simple_update',
-                    simple_update),
+                    post=simple_update),
     routing.add(INVENTORY, collection),
     routing.add(INVENTORY + '/<firmware>', resource),
 )

@@ -7,7 +7,6 @@ clients look in one or the other. Links stay within the tree of the request.
 
 from __future__ import annotations
 
-import contextlib
 import typing
 
 import flask
@@ -22,6 +21,7 @@ from sushy_kubevirt.redfish.protocol import error_responses
 from sushy_kubevirt.redfish.protocol import messages
 from sushy_kubevirt.redfish.protocol import multipart
 from sushy_kubevirt.redfish.protocol import payload
+from sushy_kubevirt.redfish.protocol import request_validation
 from sushy_kubevirt.redfish.protocol import responses
 from sushy_kubevirt.redfish.protocol import routing
 from sushy_kubevirt.redfish.resources import media_status
@@ -29,13 +29,7 @@ from sushy_kubevirt.redfish.resources import resource_paths
 from sushy_kubevirt.redfish.resources import tasks
 
 if typing.TYPE_CHECKING:
-    from collections import abc
-
     from sushy_kubevirt.machine import machine
-
-#: Accepted values of TransferProtocolType and TransferMethod.
-PROTOCOLS = ('HTTP', 'HTTPS')
-METHODS = ('Stream', 'Upload')
 
 _INSERT = 'VirtualMedia.InsertMedia'
 _EJECT = 'VirtualMedia.EjectMedia'
@@ -49,24 +43,21 @@ _UPLOAD_PARAMETERS = {'WriteProtected': bool | None, 'Size': int | None}
 _TYPES = {media.Kind.CD: ('Virtual CD', ['CD', 'DVD']),
           media.Kind.USB_STICK: ('Virtual USB Stick', ['USBStick'])}
 
-_TEXT = str | None
-
 # Parameters of InsertMedia. PATCH accepts properties of the same names with
 # the same meaning.
-_PARAMETERS = {
+_PARAMETERS: payload.Shape = {
     'Image': str,
     'Inserted': bool | None,
     'WriteProtected': bool | None,
-    'UserName': _TEXT,
-    'Password': _TEXT,
-    'TransferProtocolType': _TEXT,
-    'TransferMethod': _TEXT,
+    'UserName': str | None,
+    'Password': str | None,
+    'TransferProtocolType': ('HTTP', 'HTTPS', None),
+    'TransferMethod': ('Stream', 'Upload', None),
 }
-_CHOICES = {'TransferProtocolType': PROTOCOLS, 'TransferMethod': METHODS}
 
-_SHAPE = {
+_SHAPE: payload.Shape = {
     **_PARAMETERS,
-    'Image': _TEXT,
+    'Image': str | None,
     'VerifyCertificate': bool,
     **payload.read_only(
         'Id', 'Name', 'Description', 'MediaTypes', 'ImageName',
@@ -83,9 +74,7 @@ def path(machine: machine.Machine, *names: str) -> str:
 
     :param names: path segments below the collection
     """
-    place = resource_paths.system
-    if flask.request.path.startswith(resource_paths.MANAGERS):
-        place = resource_paths.manager
+    place = resource_paths.place(flask.request.path)
     return place(machine, 'VirtualMedia', *names)
 
 
@@ -95,37 +84,29 @@ def find(machine: machine.Machine, name: str) -> media.Device:
     :param name: id of the device
     :raises: `error_responses.RedfishError`, 404
     """
-    for device in machine.media_devices():
-        if device.id == name:
-            return device
-    raise error_responses.resource_not_found('VirtualMedia', name)
+    return resource_paths.member('VirtualMedia', name, {
+        device.id: device for device in machine.media_devices()})
 
 
 # Properties (GET)
 
-def collection(machine: machine.Machine) -> flask.Response:
+def collection(machine: machine.Machine) -> responses.Json:
     """GET …/VirtualMedia"""
     return responses.collection(
-        'VirtualMediaCollection', 'Virtual Media Collection', path(machine),
-        [path(machine, device.id) for device in machine.media_devices()])
+        'VirtualMedia', 'Virtual Media Collection', path(machine),
+        [device.id for device in machine.media_devices()])
 
 
-def resource(machine: machine.Machine, device: str) -> flask.Response:
-    """GET, PATCH …/VirtualMedia/<device>"""
+def resource(machine: machine.Machine, device: str) -> responses.Json:
+    """GET …/VirtualMedia/<device>"""
     media_device = find(machine, device)
-    if flask.request.method == 'PATCH':
-        return _patch(machine, media_device)
-    return responses.resource(_body(machine, media_device))
-
-
-def _body(machine: machine.Machine, device: media.Device) -> responses.Json:
-    here = path(machine, device.id)
-    medium = machine.medium(device.id)
-    name, types = _TYPES[device.kind]
+    here = path(machine, media_device.id)
+    medium = machine.medium(media_device.id)
+    name, types = _TYPES[media_device.kind]
     body: responses.Json = {
         '@odata.id': here,
         '@odata.type': '#VirtualMedia.v1_6_5.VirtualMedia',
-        'Id': device.id,
+        'Id': media_device.id,
         'Name': name,
         'Description':
             f'{name} of KubeVirt VirtualMachine {machine.qualified_name}',
@@ -140,8 +121,9 @@ def _body(machine: machine.Machine, device: media.Device) -> responses.Json:
         'Password': None,
         'TransferMethod': None,
         'TransferProtocolType': None,
-        'VerifyCertificate': machine.media_verify(device.id),
-        'Status': media_status.status(machine, device.id, medium, here),
+        'VerifyCertificate': machine.media_verify(media_device.id),
+        'Status': media_status.status(machine, media_device.id, medium,
+                                      here),
         'Actions': {
             '#' + _INSERT: {
                 'target': f'{here}/Actions/{_INSERT}',
@@ -174,13 +156,11 @@ def _oem(here: str, medium: media.Medium | None) -> responses.Json:
     :param here: path of the device
     :returns: where to upload an image, the task of its import
     """
-    app = application.current()
-    settings = app.systems.settings
+    settings = application.current().systems.settings
     body: responses.Json = {}
     if settings.web_page and settings.machine.media.upload_proxy_url:
         body['MultipartHttpPushUri'] = f'{here}/{_UPLOAD}'
-    if medium is not None and medium.task and routing.is_served(
-            app, tasks.TASKS + '/<task>'):
+    if medium is not None and medium.task and _serves_tasks():
         body['Task'] = responses.link(f'{tasks.TASKS}/{medium.task}')
     return body
 
@@ -190,48 +170,39 @@ def _protocol(medium: media.Medium) -> str | None:
     return None if medium.uploaded else medium.url.partition(':')[0].upper()
 
 
-def insert_info(machine: machine.Machine, device: str) -> flask.Response:
+def insert_info(machine: machine.Machine, device: str) -> responses.Json:
     """GET …/VirtualMedia/<device>/InsertMediaActionInfo"""
-    here = path(machine, find(machine, device).id, 'InsertMediaActionInfo')
-    parameters = []
-    for name, kind in _PARAMETERS.items():
-        parameter: responses.Json = {
-            'Name': name, 'Required': name == 'Image',
-            'DataType': 'Boolean' if kind == bool | None else 'String'}
-        if name in _CHOICES:
-            parameter['AllowableValues'] = list(_CHOICES[name])
-        parameters.append(parameter)
-    return responses.resource({
-        '@odata.id': here,
-        '@odata.type': '#ActionInfo.v1_4_1.ActionInfo',
-        'Id': 'InsertMediaActionInfo',
-        'Name': 'Insert Media Action Info',
-        'Parameters': parameters,
-    })
+    return responses.action_info(
+        path(machine, find(machine, device).id, 'InsertMediaActionInfo'),
+        'Insert Media Action Info', *(responses.parameter(
+            name, name == 'Image',
+            'Boolean' if kind == bool | None else 'String',
+            filter(None, kind) if isinstance(kind, tuple) else ())
+            for name, kind in _PARAMETERS.items()))
 
 
 # Actions
 
-def insert(machine: machine.Machine, device: str) -> flask.Response:
+_Answer: typing.TypeAlias = 'flask.Response | responses.Json | None'
+
+
+def insert(machine: machine.Machine, device: str) -> _Answer:
     """POST …/VirtualMedia/<device>/Actions/VirtualMedia.InsertMedia"""
     media_device = find(machine, device)
     values = payload.parameters(_INSERT, _PARAMETERS, required=['Image'])
-    wrong = [messages.message(
-        'ActionParameterValueNotInList', values[name], name, _INSERT,
-        detail=f"Allowed values: {', '.join(allowed)}.")
-        for name, allowed in _CHOICES.items()
-        if values.get(name) is not None and values[name] not in allowed]
     if values.get('Inserted') is False:
-        wrong.append(messages.message(
-            'ActionParameterValueError', 'Inserted', _INSERT,
-            detail='InsertMedia supports only true.'))
-    if wrong:
-        raise error_responses.RedfishError(400, *wrong)
-    with _parameter_errors(values['Image'], action=_INSERT):
+        raise error_responses.base_error(
+            400, 'ActionParameterValueError', 'Inserted', _INSERT,
+            detail='InsertMedia supports only true.')
+    try:
         return _insert(machine, media_device, values)
+    except errors.InvalidValue as exc:
+        raise error_responses.base_error(
+            400, 'ActionParameterValueError', exc.property, _INSERT,
+            detail=str(exc), related=['#/' + exc.property]) from exc
 
 
-def eject(machine: machine.Machine, device: str) -> flask.Response:
+def eject(machine: machine.Machine, device: str) -> _Answer:
     """POST …/VirtualMedia/<device>/Actions/VirtualMedia.EjectMedia"""
     media_device = find(machine, device)
     payload.parameters(_EJECT, {})
@@ -239,7 +210,7 @@ def eject(machine: machine.Machine, device: str) -> flask.Response:
 
 
 def _insert(machine: machine.Machine, device: media.Device,
-            values: responses.Json) -> flask.Response:
+            values: responses.Json) -> _Answer:
     """Insert an image.
 
     :param values: the given properties or parameters
@@ -260,7 +231,7 @@ def _insert(machine: machine.Machine, device: media.Device,
 
 
 def _inserted(machine: machine.Machine, device: media.Device,
-              medium: media.Medium, wants_task: bool) -> flask.Response:
+              medium: media.Medium, wants_task: bool) -> _Answer:
     flask.current_app.logger.info(
         '%s inserted into %s of %s', media_status.url_without_query(medium),
         device.id, machine.qualified_name)
@@ -270,20 +241,15 @@ def _inserted(machine: machine.Machine, device: media.Device,
 
 
 def _serves_tasks() -> bool:
-    return routing.is_served(application.current(), tasks.MONITORS + '/<task>')
+    return routing.current().serves(tasks.MONITORS + '/<task>')
 
 
 def _wants_task() -> bool:
     """Check that Prefer: respond-async was sent and tasks are served."""
-    if not _serves_tasks():
-        return False
-    header = flask.request.headers.get('Prefer', '')
-    return any(
-        preference.partition(';')[0].strip().lower() == 'respond-async'
-        for preference in header.split(','))
+    return _serves_tasks() and request_validation.prefers('respond-async')
 
 
-def upload(machine: machine.Machine, device: str) -> flask.Response:
+def upload(machine: machine.Machine, device: str) -> _Answer:
     """POST …/VirtualMedia/<device>/Upload
 
     Modelled on UpdateService's MultipartHttpPushUri (DSP0266, "Multipart HTTP
@@ -304,7 +270,7 @@ def upload(machine: machine.Machine, device: str) -> flask.Response:
         return _upload(machine, media_device)
 
 
-def _upload(machine: machine.Machine, device: media.Device) -> flask.Response:
+def _upload(machine: machine.Machine, device: media.Device) -> _Answer:
     settings = application.current().systems.settings
     form = multipart.Form(_PARAMETERS_PART, _FILE_PART)
     form.read_head(image_format.NEEDED)
@@ -329,24 +295,24 @@ def _upload(machine: machine.Machine, device: media.Device) -> flask.Response:
 
 
 def _eject(machine: machine.Machine, device: media.Device,
-           verify: bool | None = None) -> flask.Response:
+           verify: bool | None = None) -> responses.Json | None:
     machine.eject_media(device.id, verify)
     flask.current_app.logger.info('%s of %s ejected', device.id,
                                   machine.qualified_name)
     medium = machine.medium(device.id)
     if medium is None or medium.state is not media.State.EJECTING:
-        return responses.no_content()
-    return responses.resource(error_responses.error_body(
-        media_status.extended_info(machine, device.id, medium)))
+        return None
+    return error_responses.error_body(
+        media_status.extended_info(machine, device.id, medium))
 
 
 # Changes (PATCH)
 
-def _patch(machine: machine.Machine, device: media.Device) -> flask.Response:
+def patch(machine: machine.Machine, device: str) -> _Answer:
+    """PATCH …/VirtualMedia/<device>"""
+    media_device = find(machine, device)
     values = payload.properties(_SHAPE)
-    wrong = [payload.not_in_list(name, values[name], allowed, '#/' + name)
-             for name, allowed in _CHOICES.items()
-             if values.get(name) is not None and values[name] not in allowed]
+    wrong: list[messages.Message] = []
     image, inserted = values.get('Image'), values.get('Inserted')
     if image and inserted is False:
         wrong.append(messages.message(
@@ -357,23 +323,22 @@ def _patch(machine: machine.Machine, device: media.Device) -> flask.Response:
         wrong.append(messages.message(
             'PropertyMissing', 'Image', related=['#/Image']))
     if not image and not out:
-        wrong += _without_image(machine, device, values)
+        wrong += _without_image(machine, media_device, values)
     if wrong:
         raise error_responses.RedfishError(400, *wrong)
     verify = values.get('VerifyCertificate')
-    response = responses.no_content()
-    with _parameter_errors(image):
-        if image:
-            response = _insert(machine, device, values)
-        elif out:
-            response = _eject(machine, device, verify)
-        elif verify is not None:
-            machine.set_media_verify(device.id, verify)
+    answer: _Answer = None
+    if image:
+        answer = _insert(machine, media_device, values)
+    elif out:
+        answer = _eject(machine, media_device, verify)
+    elif verify is not None:
+        machine.set_media_verify(media_device.id, verify)
     if verify is not None:
         flask.current_app.logger.info(
-            'VerifyCertificate of %s of %s set to %s', device.id,
+            'VerifyCertificate of %s of %s set to %s', media_device.id,
             machine.qualified_name, verify)
-    return response
+    return answer
 
 
 def _without_image(machine: machine.Machine, device: media.Device,
@@ -398,50 +363,25 @@ def _without_image(machine: machine.Machine, device: media.Device,
     return problems
 
 
-@contextlib.contextmanager
-def _parameter_errors(image: str | None, action: str | None = None
-                      ) -> abc.Iterator[None]:
-    """Convert `InvalidValue` to an error that names the property or parameter.
+# Start of upstream's endpoints.
+_UPSTREAM = 'VirtualMedia.virtual_media_'
 
-    :param image: URL of the image
-    :param action: name of the action; None for a PATCH
-    """
-    try:
-        yield
-    except errors.InvalidValue as exc:
-        if action:
-            entry = messages.message(
-                'ActionParameterValueError', exc.property, action,
-                detail=str(exc), related=['#/' + exc.property])
-        else:
-            entry = messages.message(
-                'PropertyValueIncorrect', exc.property, exc.value,
-                detail=str(exc), related=['#/' + exc.property])
-        raise error_responses.RedfishError(400, entry) from exc
+_MANAGERS = resource_paths.MANAGERS + '/<identity>/VirtualMedia'
+_DEVICE = _MANAGERS + '/<device>'
 
-
-def _routes() -> abc.Iterator[routing.Route]:
-    yield routing.replace('VirtualMedia.virtual_media_collection_resource',
-                          collection, 'vmedia')
-    for name, view in (('resource', resource), ('patch', resource),
-                       ('insert', insert), ('eject', eject)):
-        yield routing.replace('VirtualMedia.virtual_media_' + name, view,
-                              'vmedia')
-    systems = resource_paths.SYSTEMS + '/<identity>/VirtualMedia'
-    managers = resource_paths.MANAGERS + '/<identity>/VirtualMedia'
-    device = '/<device>'
-    for root in systems, managers:
-        yield routing.add(root + device + '/InsertMediaActionInfo',
-                          insert_info, feature='vmedia')
-    yield routing.add(managers, collection, feature='vmedia')
-    yield routing.add(managers + device, resource, ('GET', 'PATCH'), 'vmedia')
-    yield routing.add(f'{managers}{device}/Actions/{_INSERT}', insert,
-                      ('POST',), 'vmedia')
-    yield routing.add(f'{managers}{device}/Actions/{_EJECT}', eject,
-                      ('POST',), 'vmedia')
-    for root in systems, managers:
-        yield routing.add(f'{root}{device}/{_UPLOAD}', upload, ('POST',),
-                          'vmedia', body=multipart.CONTENT_TYPE)
-
-
-ROUTES = tuple(_routes())
+ROUTES = (
+    routing.replace(_UPSTREAM + 'collection_resource', collection, 'vmedia'),
+    routing.replace(_UPSTREAM + 'resource', resource, 'vmedia'),
+    routing.replace(_UPSTREAM + 'patch', None, 'vmedia', patch=patch),
+    routing.replace(_UPSTREAM + 'insert', None, 'vmedia', post=insert),
+    routing.replace(_UPSTREAM + 'eject', None, 'vmedia', post=eject),
+    routing.add(_MANAGERS, collection, 'vmedia'),
+    routing.add(_DEVICE, resource, 'vmedia', patch=patch),
+    routing.add(f'{_DEVICE}/Actions/{_INSERT}', None, 'vmedia', post=insert),
+    routing.add(f'{_DEVICE}/Actions/{_EJECT}', None, 'vmedia', post=eject),
+    *(route for device in (_DEVICE, _DEVICE.replace('Managers', 'Systems', 1))
+      for route in (
+        routing.add(device + '/InsertMediaActionInfo', insert_info, 'vmedia'),
+        routing.add(f'{device}/{_UPLOAD}', None, 'vmedia', post=upload,
+                    body=multipart.CONTENT_TYPE))),
+)

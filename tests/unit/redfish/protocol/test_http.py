@@ -5,7 +5,7 @@ import json
 
 import flask
 
-from sushy_kubevirt.redfish.protocol import postprocessing
+from sushy_kubevirt.redfish.protocol import request_validation
 from tests.unit.redfish import base
 
 ROOT = '/redfish/v1/'
@@ -210,9 +210,9 @@ class TestPrefer(base.RedfishTestCase):
                 ('respond-asynchronously', False)):
             with self.app.test_request_context(headers={'Prefer': header}):
                 self.assertEqual(
-                    wanted, postprocessing.prefers('respond-async'))
+                    wanted, request_validation.prefers('respond-async'))
         with self.app.test_request_context():
-            self.assertFalse(postprocessing.prefers('respond-async'))
+            self.assertFalse(request_validation.prefers('respond-async'))
 
 
 class TestDocuments(base.RedfishTestCase):
