@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 from collections import abc
-import dataclasses
 import logging
 import typing
 
@@ -35,52 +34,6 @@ if typing.TYPE_CHECKING:
 LOG = logging.getLogger(__name__)
 
 
-@dataclasses.dataclass(frozen=True)
-class SelectedVm:
-    """A VM whose labels match.
-
-    :param namespace: of the VM
-    :param name: of the VM
-    :param uid: of the VM
-    :param deleting: whether it is being deleted
-    :param allowed: its annotation `stored_names.ALLOW_FROM`
-    :param labels: names and values of the labels that its BMC gets
-    """
-
-    namespace: str
-    name: str
-    uid: str
-    deleting: bool = False
-    allowed: str | None = None
-    labels: tuple[tuple[str, str], ...] = ()
-
-    def permits(self, namespace: str) -> bool:
-        """Tell whether BMCs of a namespace may name it."""
-        return permissions.reference_permitted(namespace, {'metadata': {
-            'namespace': self.namespace,
-            'annotations': {stored_names.ALLOW_FROM: self.allowed}}})
-
-
-@dataclasses.dataclass(frozen=True)
-class ExistingBmc:
-    """A BMC.
-
-    :param namespace: of the BMC
-    :param name: of the BMC
-    :param uid: of the BMC
-    :param vm: the VM that it names; None if it names none, see `spec.Bmc`
-    :param auto_created: whether it was created here
-    :param labels: names and values of all its labels
-    """
-
-    namespace: str
-    name: str
-    uid: str
-    vm: objects.ObjectKey | None
-    auto_created: bool = False
-    labels: tuple[tuple[str, str], ...] = ()
-
-
 def is_auto_created(body: objects.AnyObject) -> bool:
     """Tell whether a BMC was created here, by its label and its owner."""
     meta = body['metadata']
@@ -91,23 +44,30 @@ def is_auto_created(body: objects.AnyObject) -> bool:
         for reference in meta.get('ownerReferences') or ())
 
 
-def manifest(vm: SelectedVm) -> objects.VirtualMachineBMC:
-    """Make the BMC of a VM."""
+def manifest(vm: objects.AnyObject, labels: abc.Mapping[str, str]
+             ) -> objects.VirtualMachineBMC:
+    """Make the BMC of a VM.
+
+    :param labels: of the VM that its BMC gets
+    """
+    metadata = vm['metadata']
     return {
         'apiVersion': naming.API_VERSION, 'kind': naming.KIND,
         'metadata': {
-            'name': vm.name, 'namespace': vm.namespace,
-            'labels': {**dict(vm.labels), stored_names.AUTO_CREATED: 'true',
+            'name': metadata['name'], 'namespace': metadata['namespace'],
+            'labels': {**labels, stored_names.AUTO_CREATED: 'true',
                        naming.MANAGED_BY: naming.OPERATOR},
             'ownerReferences': [{
                 'apiVersion': bmc_resources.VM.api_version,
                 'kind': bmc_resources.VM.kind,
-                'name': vm.name, 'uid': vm.uid}]},
-        'spec': {'virtualMachine': {'name': vm.name}}}
+                'name': metadata['name'], 'uid': metadata['uid']}]},
+        'spec': {'virtualMachine': {'name': metadata['name']}}}
 
 
-def decide(vm: SelectedVm | None, referring: abc.Collection[ExistingBmc],
-           namesake: ExistingBmc | None) -> tuple[bool, list[ExistingBmc]]:
+def decide(vm: objects.AnyObject | None,
+           referring: abc.Collection[objects.VirtualMachineBMC],
+           namesake: objects.VirtualMachineBMC | None
+           ) -> tuple[bool, list[objects.VirtualMachineBMC]]:
     """Decide whether to create or delete BMCs of a VM.
 
     :param vm: None if there is none whose labels match
@@ -115,25 +75,16 @@ def decide(vm: SelectedVm | None, referring: abc.Collection[ExistingBmc],
     :param namesake: the BMC that has the VM's namespace and name
     :returns: whether to create a BMC; and the BMCs to delete
     """
-    ours = [bmc for bmc in referring if bmc.auto_created]
+    ours = [bmc for bmc in referring if is_auto_created(bmc)]
     if vm is None:
         return False, ours
-    if vm.deleting:
+    if 'deletionTimestamp' in vm['metadata']:
         # Kubernetes deletes what it owns.
         return False, []
-    if any(not bmc.auto_created and vm.permits(bmc.namespace)
-           for bmc in referring):
+    if any(not is_auto_created(bmc) and permissions.reference_permitted(
+            bmc['metadata']['namespace'], vm) for bmc in referring):
         return False, ours
     return namesake is None, []
-
-
-def _existing(body: objects.VirtualMachineBMC) -> ExistingBmc:
-    bmc = spec.read(body)
-    return ExistingBmc(
-        bmc.namespace, bmc.name, bmc.uid,
-        bmc.vm
-        if bmc.vm.name else None, is_auto_created(body),
-        tuple((body['metadata'].get('labels') or {}).items()))
 
 
 class AutoCreator:
@@ -175,31 +126,23 @@ class AutoCreator:
         before = self._vm_of.pop(change.key, None)
         if before is not None:
             self._queue.add(before)
-        vm = None if change.gone else _existing(change.obj).vm
-        if vm is not None:
+        vm = None if change.gone else spec.read(change.obj).vm
+        if vm is not None and vm.name:
             self._vm_of[change.key] = vm
             self._queue.add(vm)
         if change.gone:
             # A VM of the BMC's name may have waited for the name.
             self._queue.add(change.key)
 
-    def _vm(self, key: objects.ObjectKey) -> SelectedVm | None:
-        vm = self._vms.get(key)
+    def _vm(self, key: objects.ObjectKey) -> objects.VirtualMachine | None:
+        """Look up a VM whose labels match."""
+        vm: objects.VirtualMachine | None = self._vms.get(key)
         # `ClaimController` makes and deletes the BMCs of the VMs it makes.
         # While it does not run, they must not become hosts for others.
         if (vm is None or not command_line.matches(self._selector, vm)
                 or templates.is_template(vm) or templates.claim_of(vm)):
             return None
-        meta = vm['metadata']
-        return SelectedVm(
-            *key, meta['uid'], 'deletionTimestamp' in meta,
-            (meta.get('annotations') or {}).get(stored_names.ALLOW_FROM),
-            tuple((name, value) for name, value in (
-                meta.get('labels') or {}).items() if name in self._labels))
-
-    def _bmc(self, key: objects.ObjectKey) -> ExistingBmc | None:
-        body = self._bmcs.get(key)
-        return None if body is None else _existing(body)
+        return vm
 
     async def _reconcile(self, key: objects.ObjectKey) -> None:
         with logs.about(*key):
@@ -217,33 +160,38 @@ class AutoCreator:
                     getattr(e, 'retry_after', None)) from None
 
     async def _create_or_delete(self, key: objects.ObjectKey) -> None:
-        vm, namesake = self._vm(key), self._bmc(key)
-        referring = [bmc for bmc in map(self._bmc, self._store.users_of(
-            bmc_resources.VM, *key)) if bmc is not None]
+        vm, namesake = self._vm(key), self._bmcs.get(key)
+        referring = list(filter(None, map(
+            self._bmcs.get, self._store.users_of(bmc_resources.VM, *key))))
         create, surplus = decide(vm, referring, namesake)
         for bmc in surplus:
+            metadata = bmc['metadata']
             LOG.info('BMC %s/%s is deleted: its VM does not match '
                      '--auto-create any more, or has a BMC of a user',
-                     bmc.namespace, bmc.name)
+                     metadata['namespace'], metadata['name'])
             try:
-                await self._api.delete(bmc_resources.BMC, bmc.namespace,
-                                       bmc.name, bmc.uid)
+                await self._api.delete(
+                    bmc_resources.BMC, metadata['namespace'],
+                    metadata['name'], metadata['uid'])
             except (errors.ObjectNotFound, errors.Conflict):
                 # Deleted already, or another one: the watch shows it.
                 pass
-        if vm is None or vm.deleting:
+        if vm is None or 'deletionTimestamp' in vm['metadata']:
             return
+        labels = {name: value for name, value in (
+            vm['metadata'].get('labels') or {}).items()
+            if name in self._labels}
         if create:
-            await self._api.create(bmc_resources.BMC, vm.namespace,
-                                   manifest(vm))
+            await self._api.create(bmc_resources.BMC, key.namespace,
+                                   manifest(vm, labels))
             LOG.info('BMC %s/%s is created: the labels of its VM match '
                      '--auto-create', *key)
         elif namesake and namesake in referring and (
-                namesake.auto_created and namesake not in surplus
-                and not {*vm.labels} <= {*namesake.labels}):
-            await self._api.patch(
-                bmc_resources.BMC, vm.namespace, vm.name, {'metadata': {
-                    'uid': namesake.uid, 'labels': dict(vm.labels)}})
+                is_auto_created(namesake) and namesake not in surplus
+                and not labels.items() <= (
+                    namesake['metadata'].get('labels') or {}).items()):
+            await self._api.patch(bmc_resources.BMC, *key, {'metadata': {
+                'uid': namesake['metadata']['uid'], 'labels': labels}})
         elif not referring:
             LOG.info('VM %s/%s gets no BMC: the BMC of its name is for '
                      'another VM', *key)

@@ -17,15 +17,23 @@ from sushy_kubevirt.operator import store
 from tests.unit.operator import timeless
 
 LAB = 'lab'
-MACHINE = auto_create.SelectedVm(LAB, 'vm', 'u1')
 
 
-def existing(name='vm', vm='vm', auto_created=False, namespace=LAB):
-    return auto_create.ExistingBmc(namespace, name, 'uid-' + name, (LAB, vm),
-                                   auto_created)
+def selected(name='vm', uid='u1', **metadata):
+    return {'metadata': {'namespace': LAB, 'name': name, 'uid': uid,
+                         **metadata}}
 
 
-AUTO_CREATED = existing(auto_created=True)
+MACHINE = selected()
+
+
+def existing(name='vm', vm='vm', namespace=LAB):
+    return {'metadata': {'namespace': namespace, 'name': name,
+                         'uid': 'uid-' + name},
+            'spec': {'virtualMachine': {'namespace': LAB, 'name': vm}}}
+
+
+AUTO_CREATED = auto_create.manifest(MACHINE, {})
 BY_USER = existing('mine')
 FAR = existing('mine', namespace='far')
 
@@ -36,13 +44,14 @@ class DecideTestCase(base.BaseTestCase):
         if same_name is None:
             same_name = next((
                 one for one in bmcs
-                if (one.namespace, one.name) == (LAB, 'vm')), None)
+                if (one['metadata']['namespace'], one['metadata']['name'])
+                == (LAB, 'vm')), None)
         self.assertEqual((create, delete), auto_create.decide(
             machine, list(bmcs), same_name))
 
     def test_decisions(self):
-        leaving = auto_create.SelectedVm(LAB, 'vm', 'u1', deleting=True)
-        permitting = auto_create.SelectedVm(LAB, 'vm', 'u1', allowed='x, far')
+        leaving = selected(deletionTimestamp='')
+        permitting = selected(annotations={stored_names.ALLOW_FROM: 'x, far'})
         other = existing('vm', 'other')
         for create, delete, machine, *bmcs in (
                 (True, [], MACHINE),
@@ -68,7 +77,7 @@ class DecideTestCase(base.BaseTestCase):
         self.assert_decides(False, [], MACHINE, same_name=other)
 
     def test_manifest_is_recognized_as_auto_created(self):
-        body = auto_create.manifest(MACHINE)
+        body = auto_create.manifest(MACHINE, {})
         self.assertTrue(auto_create.is_auto_created(body))
         self.assertEqual({'virtualMachine': {'name': 'vm'}}, body['spec'])
         reference, = body['metadata']['ownerReferences']
@@ -77,8 +86,7 @@ class DecideTestCase(base.BaseTestCase):
             reference['uid']))
 
     def test_labels_of_hosts(self):
-        body = auto_create.manifest(auto_create.SelectedVm(
-            LAB, 'vm', 'u1', labels=(('metal3', 'true'),)))
+        body = auto_create.manifest(MACHINE, {'metal3': 'true'})
         self.assertTrue(auto_create.is_auto_created(body))
         self.assertEqual('true', body['metadata']['labels']['metal3'])
         for selector, names in (
@@ -106,7 +114,7 @@ class DecideTestCase(base.BaseTestCase):
 
     def test_bmc_of_user_is_not_auto_created(self):
         def without(*keys):
-            body = auto_create.manifest(MACHINE)
+            body = auto_create.manifest(MACHINE, {})
             for key in keys:
                 del body['metadata'][key]
             return body
@@ -117,10 +125,10 @@ class DecideTestCase(base.BaseTestCase):
         self.assertFalse(auto_create.is_auto_created(
             without('labels', 'ownerReferences')))
         for value in ('false', '', 'True'):
-            body = auto_create.manifest(MACHINE)
+            body = auto_create.manifest(MACHINE, {})
             body['metadata']['labels'][stored_names.AUTO_CREATED] = value
             self.assertFalse(auto_create.is_auto_created(body))
-        body = auto_create.manifest(MACHINE)
+        body = auto_create.manifest(MACHINE, {})
         body['metadata']['name'] = 'another'
         self.assertFalse(auto_create.is_auto_created(body))
 
@@ -246,7 +254,7 @@ class AutoCreatorTestCase(base.BaseTestCase):
         cluster.bmc('mine', 'b')
         # Created earlier, for a VM whose labels do not match any more.
         cluster._put(bmc_resources.BMC, auto_create.manifest(
-            auto_create.SelectedVm(LAB, 'c', 'u-c')))
+            selected('c', 'u-c'), {}))
         self.assertEqual({('create', 'a'), ('delete', 'c')},
                          set(self.run_with(self.do_nothing)))
         self.assertEqual(['a', 'mine'], self.names())
@@ -291,7 +299,7 @@ class AutoCreatorTestCase(base.BaseTestCase):
         for name in 'abc':
             cluster.vm(name)
             cluster._put(bmc_resources.BMC, auto_create.manifest(
-                auto_create.SelectedVm(LAB, name, 'u-' + name)))
+                selected(name, 'u-' + name), {}))
         self.assertEqual([], self.run_with(self.do_nothing))
 
     def test_lifecycle(self):
