@@ -151,18 +151,19 @@ def _placed(reader: readers.Reader, bmc: spec.Bmc,
     record, reports = (
         (reader.get(bmc_resources.CONFIG_MAP, bmc.namespace, config_map)
          or {}).get('data') or {}
-        for config_map in (name, shard_manifests.served(name)))
+        for config_map in (name, shard_manifests.served(number)))
     text = record.get(bmc.name, '')
-    place = entry.place(text)
-    if place is None or place.uid != bmc.uid:
+    recorded = entry.recorded(text)
+    if recorded is None or recorded.uid != bmc.uid:
         return placement.Placement(wanted)
     deployment = reader.get(bmc_resources.DEPLOYMENT, bmc.namespace, name)
     digest, problem = entry.report(reports.get(bmc.name, ''))
     is_current = digest == entry.digest(text)
     return placement.Placement(
-        wanted, True, placement.Slot(number, place.slot), entry.digest(text),
-        served=bool(is_current and not problem and deployment
-                    and deployments.is_ready(deployment)),
+        wanted, True, placement.Slot(number, recorded.slot),
+        entry.digest(text), served=bool(
+            is_current and not problem and deployment
+            and deployments.is_ready(deployment)),
         problem=problem if is_current else '', deployment=deployment)
 
 

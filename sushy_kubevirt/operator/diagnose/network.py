@@ -28,8 +28,8 @@ if typing.TYPE_CHECKING:
 #: Label of an EndpointSlice: name of its Service.
 _SERVICE = 'kubernetes.io/service-name'
 
-#: Name of a Route in findings, and its port.
-_ROUTE = 'Redfish by the Route'
+#: Names in findings, and the port of a Route.
+_REDFISH, _ROUTE = 'Redfish', 'Redfish by the Route'
 _HTTPS = 443
 
 #: Seconds for each protocol.
@@ -68,13 +68,6 @@ def protocols(reader: readers.Reader, bmc: bmcs.Bmc, system_namespace: str
     :param bmc: has a Service; gets the certificate that Redfish serves
     :param system_namespace: the operator's, for advice
     """
-    def redfish(name: str, host: str, port: int,
-                tls: bool) -> tuple[probes.Answer, findings.Finding]:
-        server = f'{name} at {endpoints.bracketed(host)}:{port}'
-        reader.progress(f'Connecting to {server}')
-        answer = probes.redfish(host, port, tls, reader.remaining(_SECONDS))
-        return answer, _judge(reader, bmc, system_namespace, server, answer)
-
     service = bmc.service
     assert service is not None
     address, key = endpoints.host(bmc.spec, service), 'port'
@@ -83,20 +76,25 @@ def protocols(reader: readers.Reader, bmc: bmcs.Bmc, system_namespace: str
         address, key = (node, 'nodePort') if node else (address, key)
     ports = {port['name']: port[key] for port in service['spec']['ports']
              if port.get(key)}
+    # With whether it serves HTTPS; None for IPMI.
+    servers: list[tuple[str, str, int, bool | None]] = [
+        (_ROUTE, host, _HTTPS, True) for host in routes.hosts(
+            bmc.verdict.route if bmc.verdict else None)]
     # Without an address, a condition says so.
     if address and bmc.spec.redfish.enabled and deployments.REDFISH in ports:
-        port, tls = ports[deployments.REDFISH], not bmc.spec.redfish.plain
-        answer, finding = redfish('Redfish', address, port, tls)
-        bmc.served = answer.certificate
-        yield finding
-    for host in routes.hosts(bmc.verdict.route if bmc.verdict else None):
-        yield redfish(_ROUTE, host, _HTTPS, True)[1]
+        servers.insert(0, (_REDFISH, address, ports[deployments.REDFISH],
+                           not bmc.spec.redfish.plain))
     if address and bmc.spec.ipmi and deployments.IPMI in ports:
-        port = ports[deployments.IPMI]
-        server = f'IPMI at {endpoints.bracketed(address)}:{port}'
+        servers.append(('IPMI', address, ports[deployments.IPMI], None))
+    for name, host, port, tls in servers:
+        server = f'{name} at {endpoints.bracketed(host)}:{port}'
         reader.progress(f'Connecting to {server}')
-        yield _judge(reader, bmc, system_namespace, server, probes.ipmi(
-            address, port, reader.remaining(_SECONDS)))
+        seconds = reader.remaining(_SECONDS)
+        answer = (probes.ipmi(host, port, seconds) if tls is None
+                  else probes.redfish(host, port, tls, seconds))
+        if name == _REDFISH:
+            bmc.served = answer.certificate
+        yield _judge(reader, bmc, system_namespace, server, answer)
 
 
 def _in_cluster() -> bool:

@@ -45,7 +45,7 @@ if typing.TYPE_CHECKING:
 
 LOG = logging.getLogger(__name__)
 
-NAMESPACE: api_resources.Resource[objects.Json] = api_resources.Resource(
+NAMESPACE = api_resources.Resource[objects.Json](
     '', 'v1', 'namespaces', 'Namespace')
 
 #: Seconds after which the labels of a claim's namespace are read again.

@@ -8,9 +8,9 @@ from sushy_kubevirt.kube import objects
 
 GROUP, VERSION = 'metal3.io', 'v1alpha1'
 
-HOST: api_resources.Resource[objects.Json] = api_resources.Resource(
-    GROUP, VERSION, 'baremetalhosts', 'BareMetalHost')
-CLAIM: api_resources.Resource[objects.Json] = api_resources.Resource(
-    GROUP, VERSION, 'hostclaims', 'HostClaim')
-POLICY: api_resources.Resource[objects.Json] = api_resources.Resource(
+_Resource = api_resources.Resource[objects.Json]
+
+HOST = _Resource(GROUP, VERSION, 'baremetalhosts', 'BareMetalHost')
+CLAIM = _Resource(GROUP, VERSION, 'hostclaims', 'HostClaim')
+POLICY = _Resource(
     GROUP, VERSION, 'hostdeploypolicies', 'HostDeployPolicy')

@@ -20,17 +20,6 @@ if typing.TYPE_CHECKING:
     from sushy_kubevirt.operator import spec
 
 
-class Place(typing.NamedTuple):
-    """The BMC that has a slot.
-
-    :param uid: of the BMC
-    :param slot: its number
-    """
-
-    uid: str
-    slot: int
-
-
 class Rights(typing.NamedTuple):
     """What a pod needs rights for, to serve a BMC.
 
@@ -45,6 +34,19 @@ class Rights(typing.NamedTuple):
     redfish: bool = False
     display: bool = False
     vm: str = ''
+
+
+class Recorded(typing.NamedTuple):
+    """What an entry says.
+
+    :param uid: of the BMC
+    :param slot: its number
+    :param rights: without the VM
+    """
+
+    uid: str
+    slot: int
+    rights: Rights
 
 
 class Report(typing.NamedTuple):
@@ -93,25 +95,16 @@ def digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def place(text: str) -> Place | None:
-    """Read whose an entry is.
+def recorded(text: str) -> Recorded | None:
+    """Read an entry.
 
-    :param text: an entry; users may have written it
-    :returns: None if it has no place
+    :param text: users may have written it
+    :returns: None if it has no slot
     """
     content = _object(text)
     uid, slot = content.get('uid'), content.get('slot')
-    if isinstance(uid, str) and type(slot) is int and slot >= 0:
-        return Place(uid, slot)
-    return None
-
-
-def recorded(text: str) -> Rights:
-    """Read what an entry needs rights for, but for the VM.
-
-    :param text: an entry; users may have written it
-    """
-    content = _object(text)
+    if not isinstance(uid, str) or type(slot) is not int or slot < 0:
+        return None
     redfish = content.get('redfish')
     tls = redfish.get('tls') if isinstance(redfish, dict) else None
     named = [part.get('secret') for part in (content.get('auth'), tls)
@@ -119,9 +112,9 @@ def recorded(text: str) -> Rights:
     options = content.get('options')
     page = not isinstance(options, dict) or options.get(
         config_map.WEB_PAGE, True)
-    return Rights(
+    return Recorded(uid, slot, Rights(
         frozenset(name for name in named if isinstance(name, str)),
-        bool(redfish), bool(redfish and page))
+        bool(redfish), bool(redfish and page)))
 
 
 def report(text: str) -> Report:

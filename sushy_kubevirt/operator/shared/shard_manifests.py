@@ -49,14 +49,14 @@ KINDS = (bmc_resources.DEPLOYMENT, bmc_resources.BINDING, bmc_resources.ROLE,
          bmc_resources.CONFIG_MAP)
 
 
-def served(name: str) -> str:
+def served(shard: int) -> str:
     """Return the name of the ConfigMap in which the pod reports."""
-    return name + '-served'
+    return naming.shared(shard) + '-served'
 
 
-def config(name: str) -> str:
+def config(shard: int) -> str:
     """Return the name of the ConfigMap that the pod mounts."""
-    return name + '-config'
+    return naming.shared(shard) + '-config'
 
 
 def metadata(namespace: str, shard: int,
@@ -77,11 +77,9 @@ def account(namespace: str, shard: int) -> objects.Json:
             'automountServiceAccountToken': False}
 
 
-def access(name: str) -> tuple[str, ...]:
-    """List the names of the Roles and RoleBindings that a shard may have.
-
-    :param name: that of most of its objects
-    """
+def access(shard: int) -> tuple[str, ...]:
+    """List the names of the Roles and RoleBindings that a shard may have."""
+    name = naming.shared(shard)
     return name, *(f'{name}-vms-{number}' for number in range(
         -(-placement.SLOTS // _SLOTS_PER_ROLE)))
 
@@ -93,13 +91,13 @@ def roles(namespace: str, shard: int,
 
     :param uploads: whether BMCs can upload images
     """
-    name, *names = access(naming.shared(shard))
+    name, *names = access(shard)
     parts: dict[int, list[shard_state.Member]] = collections.defaultdict(list)
     for member in members:
         parts[member.slot // _SLOTS_PER_ROLE].append(member)
     rules = {name: [
         rbac.rule('', ['configmaps'], ['list', 'watch'], [name]),
-        rbac.rule('', ['configmaps'], ['get', 'patch'], [served(name)]),
+        rbac.rule('', ['configmaps'], ['get', 'patch'], [served(shard)]),
         # One pair of watches for all VMs: names cannot be listed in one.
         rbac.rule('kubevirt.io', ['virtualmachines',
                                   'virtualmachineinstances'],
@@ -178,15 +176,14 @@ def config_maps(namespace: str, shard: int,
 
     :returns: that in which the pod reports, and that of `config`
     """
-    name = naming.shared(shard)
     bodies: list[objects.Json] = [{
         'apiVersion': 'v1', 'kind': 'ConfigMap',
-        'metadata': metadata(namespace, shard, served(name))}]
+        'metadata': metadata(namespace, shard, served(shard))}]
     data = _files(defaults)
     if data:
         bodies.append({
             'apiVersion': 'v1', 'kind': 'ConfigMap',
-            'metadata': metadata(namespace, shard, config(name)),
+            'metadata': metadata(namespace, shard, config(shard)),
             'data': data})
     return bodies
 
@@ -215,7 +212,7 @@ def deployment(namespace: str, shard: int, defaults: deployments.Defaults,
                     'value': options_file.FOLDER})
         mounts.append(deployments.mount('config', options_file.FOLDER))
         volumes.append({'name': 'config',
-                        'configMap': {'name': config(name)}})
+                        'configMap': {'name': config(shard)}})
     container = deployments.container(
         CONTAINER, defaults.image, defaults, ['sushy-kubevirt-bmc'],
         env, mounts, [], deployments.HEALTH_PORT,

@@ -53,13 +53,13 @@ class ShardObjects:
     def names(resource: api_resources.AnyResource,
               shard: shard_state.Shard) -> tuple[str, ...]:
         """Return the names that objects of a shard have."""
-        name = naming.shared(shard.number)
-        if resource == bmc_resources.CONFIG_MAP:
-            return (shard_manifests.served(name),
-                    shard_manifests.config(name), name)
         if resource in (bmc_resources.ROLE, bmc_resources.BINDING):
-            return shard_manifests.access(name)
-        return name,
+            return shard_manifests.access(shard.number)
+        name = naming.shared(shard.number),
+        if resource == bmc_resources.CONFIG_MAP:
+            return (shard_manifests.served(shard.number),
+                    shard_manifests.config(shard.number), *name)
+        return name
 
     async def live(self, shard: shard_state.Shard,
                    resource: api_resources.AnyResource,

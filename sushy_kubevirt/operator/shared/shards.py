@@ -13,6 +13,7 @@ from __future__ import annotations
 import collections
 from collections import abc
 import dataclasses
+import itertools
 import logging
 import time
 import typing
@@ -269,21 +270,21 @@ class Shards:
             for plural in (bmc_resources.VM.plural, 'secrets'))
         for name, text in sorted(data.items()):
             key = objects.ObjectKey(shard.namespace, name)
-            place = entry.place(text)
-            body = self._store.bmc(key)
-            if (place is None or body is None or key in self._of
-                    or body['metadata']['uid'] != place.uid
-                    or place.slot in taken
-                    or place.slot >= placement.SLOTS):
-                # Removed by the next write.
-                if place is not None:
-                    self._rest(shard, place.slot)
+            recorded, body = entry.recorded(text), self._store.bmc(key)
+            if recorded is None:
+                # Removed by the next write, as are others.
                 continue
-            taken.add(place.slot)
-            bmc, rights = spec.read(body), entry.recorded(text)
+            uid, slot, rights = recorded
+            if (body is None or key in self._of
+                    or body['metadata']['uid'] != uid
+                    or slot in taken or slot >= placement.SLOTS):
+                self._rest(shard, slot)
+                continue
+            taken.add(slot)
+            bmc = spec.read(body)
             vm = entry.vm(bmc)
             shard.members[name] = shard_state.Member(
-                *place, entry.digest(text), recorded=True,
+                uid, slot, entry.digest(text), recorded=True,
                 policy=bmc.network_policy, size=_size(bmc, text),
                 # Those that the pod has, until the BMC is entered.
                 rights=rights._replace(secrets=rights.secrets & secrets,
@@ -344,7 +345,7 @@ class Shards:
                 and name == naming.shared(number)):
             self._keep_entries(shard, gone.get('data') or {})
         if (resource == bmc_resources.CONFIG_MAP
-                and name == shard_manifests.served(naming.shared(number))):
+                and name == shard_manifests.served(number)):
             self._read_reports(shard)
             if self._cluster.ours(resource, shard, name) is not None:
                 return
@@ -381,9 +382,8 @@ class Shards:
             shard.key, rollout.is_stopped(shard.deployment))
 
     def _read_reports(self, shard: shard_state.Shard) -> None:
-        reports = self._cluster.ours(
-            bmc_resources.CONFIG_MAP, shard,
-            shard_manifests.served(naming.shared(shard.number)))
+        reports = self._cluster.ours(bmc_resources.CONFIG_MAP, shard,
+                                     shard_manifests.served(shard.number))
         data = (reports or {}).get('data') or {}
         changed = []
         for name, member in shard.members.items():
@@ -612,10 +612,8 @@ def _size(bmc: spec.Bmc, text: str) -> int:
 
 
 def _lowest_free(used: abc.Container[int]) -> int:
-    number = 0
-    while number in used:
-        number += 1
-    return number
+    return next(
+        number for number in itertools.count() if number not in used)
 
 
 def _state(

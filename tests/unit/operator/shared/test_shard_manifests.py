@@ -76,12 +76,13 @@ class EntryTestCase(base.BaseTestCase):
                               + name] for name in ('URL', 'CA')])
 
     def test_what_others_have_written(self):
-        self.assertEqual(('u', 3), entry.place(entry.reservation('u', 3)))
+        self.assertEqual(('u', 3), entry.recorded(
+            entry.reservation('u', 3))[:2])
         for text in ('', '[]', '{', '{"uid": 1, "slot": 1}',
                      '{"uid": "u", "slot": true}', '{"uid": "u", "slot": -1}',
                      '[' * 100000):
             with self.subTest(text=text[:30]):
-                self.assertIsNone(entry.place(text))
+                self.assertIsNone(entry.recorded(text))
                 self.assertEqual(('', ''), entry.report(text))
 
 
@@ -144,7 +145,7 @@ class ObjectsTestCase(base.BaseTestCase):
                                   ({'webPage': False}, (True, False)),
                                   ({'enabled': False}, (False, False))):
             text = entry.entry(bodies.bmc(redfish=redfish), 0, '1', '2')
-            self.assertEqual(expected, entry.recorded(text)[1:3])
+            self.assertEqual(expected, entry.recorded(text).rights[1:3])
 
     def test_policy_opens_what_its_bmcs_admit(self):
         made = shard_manifests.policy('lab', 3, {
