@@ -98,7 +98,7 @@ class VirtualMachines:
         self._labels = command_line.selector_labels(
             options.auto_create or '', negated=True)
         if options.bare_metal_hosts:
-            self._labels |= {options.hosts.failure_domain,
+            self._labels |= {options.host_failure_domain,
                              *command_line.selector_labels(
                                  options.bare_metal_hosts)}
         self._vms: dict[objects.ObjectKey, _Vm] = {}
@@ -157,7 +157,7 @@ class VirtualMachines:
             'apiVersion': bmc_resources.VM.api_version,
             'kind': bmc_resources.VM.kind, 'metadata': kept}
         if (templates.is_template(vm) and metadata['namespace']
-                == self._options.hosts.claim_templates):
+                == self._options.claim_templates):
             result['spec'] = vm['spec']
         else:
             labels = {name: value for name, value in labels.items()
@@ -184,7 +184,7 @@ class VirtualMachines:
     def _needs_label(self, name: str) -> bool:
         return name in self._labels or name.startswith(_OWN) or (
             self._options.bare_metal_hosts is not None
-            and fields.is_copied(name, self._options.hosts))
+            and fields.is_copied(name, self._options))
 
 
 class Secrets:

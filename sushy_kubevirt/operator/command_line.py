@@ -21,7 +21,6 @@ from sushy_kubevirt.kube import quantity
 from sushy_kubevirt.machine.media import url_policy
 from sushy_kubevirt.operator import config_map
 from sushy_kubevirt.operator import deployments
-from sushy_kubevirt.operator import host_options
 from sushy_kubevirt.operator import permissions
 from sushy_kubevirt.operator.shared import placement
 
@@ -57,7 +56,8 @@ LEVELS = 'debug', 'info', 'warning', 'error'
 #: Kubernetes' syntax of a label's prefix, name and value.
 _WORD = r'[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?'
 _PART = '[a-z0-9](?:[-a-z0-9]*[a-z0-9])?'
-_KEY = rf'(?:(?=[^/]{{1,253}}/){_PART}(?:[.]{_PART})*/)?' + _WORD
+_PREFIX = rf'(?=[^/]{{1,253}}/){_PART}(?:[.]{_PART})*/'
+_KEY = rf'(?:{_PREFIX})?{_WORD}'
 _VALUES = rf'\(\s*(?:{_WORD})?(?:\s*,\s*(?:{_WORD})?)*\s*\)'
 _REQUIREMENT = re.compile(
     r'\s*(?:!\s*{key}|{key}|{key}\s*(?:=|==|!=)\s*(?:{word})?'
@@ -67,9 +67,11 @@ _REQUIREMENT = re.compile(
 #: What separates the requirements of a selector.
 _BETWEEN = r',(?![^(]*\))'
 
-_NAMESPACE = re.compile(r'[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?')
+_NAMESPACE = '[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?'
 
 _PULL_POLICIES = 'Always', 'IfNotPresent', 'Never'
+
+T = typing.TypeVar('T')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,6 +94,15 @@ class Options:
     :param auto_create: label selector of VMs that get a BMC, or None
     :param bare_metal_hosts: label selector of BMCs that get a BareMetalHost,
         or None
+    :param host_labels: names of labels of VMs that BareMetalHosts get;
+        ``prefix/*`` for all of a prefix
+    :param host_failure_domain: name of the label of VMs with the failure
+        domain
+    :param host_verify: whether Ironic verifies the BMC's certificate
+    :param host_external: whether hosts have addresses outside of the cluster,
+        for an Ironic there
+    :param claim_templates: namespace of templates for HostClaims, or None
+    :param claim_limit: number of VMs for the claims of a namespace
     :param upload_proxy_url: of CDI's upload proxy as pods reach it; None if
         nothing is uploaded
     :param upload_proxy_ca: CA certificates that it is checked against, PEM;
@@ -125,7 +136,12 @@ class Options:
     allowed_images: tuple[str, ...] = (IMAGE,)
     auto_create: str | None = None
     bare_metal_hosts: str | None = None
-    hosts: host_options.HostOptions = host_options.HostOptions()
+    host_labels: tuple[str, ...] = ()
+    host_failure_domain: str = 'topology.kubernetes.io/zone'
+    host_verify: bool = True
+    host_external: bool = False
+    claim_templates: str | None = None
+    claim_limit: int = 10
     upload_proxy_url: str | None = None
     upload_proxy_ca: str | None = None
     bmc_cpu: str = deployments.CPU
@@ -168,19 +184,14 @@ def parse(arguments: abc.Sequence[str] | None = None,
     """
     commands = parser(environ)
     values = vars(commands.parse_args(arguments))
-    values['namespaces'] = tuple(dict.fromkeys(values['namespaces']))
     values['allowed_images'] = tuple(
         values['allowed_images'] or [permissions.repository(values['image'])])
     for field in 'pod_labels', 'pod_annotations':
         values[field] = dict(values[field])
-    for field in 'pull_secrets', 'denied_hosts', 'denied_except':
+    for field in ('namespaces', 'pull_secrets', 'denied_hosts',
+                  'denied_except', 'host_labels'):
         values[field] = tuple(dict.fromkeys(values[field]))
-    values['hosts'] = host_options.HostOptions(
-        tuple(dict.fromkeys(values.pop('host_labels'))),
-        values.pop('host_failure_domain'), values.pop('host_verify'),
-        values.pop('host_external'), values.pop('claim_templates'),
-        values.pop('claim_limit'))
-    if values['hosts'].claim_templates and not values['bare_metal_hosts']:
+    if values['claim_templates'] and not values['bare_metal_hosts']:
         commands.error('--claim-templates needs --bare-metal-hosts')
     name = environ.get('POD_NAME') or os.uname().nodename
     values['identity'] = f'{name}_{os.urandom(4).hex()}'
@@ -307,7 +318,7 @@ def parser(environ: abc.Mapping[str, str]) -> argparse.ArgumentParser:
     group.add_argument(
         '--host-failure-domain-label', metavar='KEY',
         dest='host_failure_domain', type=_label_name,
-        default=host_options.HostOptions.failure_domain, help='label of the '
+        default=Options.host_failure_domain, help='label of the '
         'VMs with the failure domain of their BareMetalHosts (default: '
         '%(default)s)')
     group.add_argument(
@@ -328,7 +339,7 @@ def parser(environ: abc.Mapping[str, str]) -> argparse.ArgumentParser:
         'HostDeployPolicies admit the claim; delete the VM with the claim')
     group.add_argument(
         '--claim-limit', metavar='N', type=_count,
-        default=host_options.HostOptions.claim_limit, help='VMs '
+        default=Options.claim_limit, help='VMs '
         'that the claims of one namespace may have (default: %(default)s). '
         'The annotation bmc.kubevirt.io/claim-limit of a template limits its '
         'VMs')
@@ -435,72 +446,69 @@ def _host(environ: abc.Mapping[str, str]) -> str:
     return f'[{address}]' if ':' in address else address
 
 
-def namespace(text: str) -> str:
-    """Check a name of a namespace.
+def _checked(pattern: str, problem: str,
+             read: abc.Callable[[re.Match[str]], T]) -> abc.Callable[[str], T]:
+    """Make a check of an option's value.
 
-    :raises: argparse.ArgumentTypeError
+    :param problem: says of another value what is wrong
+    :param read: returns the value of a match
     """
-    if _NAMESPACE.fullmatch(text):
-        return text
-    raise argparse.ArgumentTypeError(
-        f'{text!r} is not a name of a namespace')
+    def check(text: str) -> T:
+        match = re.fullmatch(pattern, text, re.DOTALL)
+        if match:
+            return read(match)
+        raise argparse.ArgumentTypeError(f'{text!r} {problem}')
+    return check
 
 
-def _image(text: str) -> str:
-    if text and not re.search(r'\s', text):
-        return text
-    raise argparse.ArgumentTypeError(f'{text!r} is not an image')
+def _text(match: re.Match[str]) -> str:
+    return match[0]
 
 
-def _secret(text: str) -> str:
-    if len(text) <= 253 and re.fullmatch(
-            rf'{_NAMESPACE.pattern}(?:\.{_NAMESPACE.pattern})*', text):
-        return text
-    raise argparse.ArgumentTypeError(f'{text!r} is not a name of a Secret')
+def _pair(match: re.Match[str]) -> tuple[str, str]:
+    return match[1], match[2]
+
+
+def _number(low: int, high: int, problem: str) -> abc.Callable[[str], int]:
+    """Make a check of a number."""
+    def check(text: str) -> int:
+        if re.fullmatch('[0-9]{1,10}', text) and low <= int(text) <= high:
+            return int(text)
+        raise argparse.ArgumentTypeError(f'{text!r} {problem}')
+    return check
+
+
+#: Checks a name of a namespace.
+namespace = _checked(_NAMESPACE, 'is not a name of a namespace', _text)
+_image = _checked(r'\S+', 'is not an image', _text)
+_secret = _checked(
+    rf'(?!.{{254}}){_NAMESPACE}(?:\.{_NAMESPACE})*',
+    'is not a name of a Secret', _text)
+_label = _checked(
+    f'({_KEY})=((?:{_WORD})?)',
+    'is not a label, such as example.com/team=lab', _pair)
+_label_name = _checked(
+    rf'{_KEY}|{_PREFIX}\*', 'is not the name of a label, such as '
+    'example.com/rack or example.com/*', _text)
+_annotation = _checked(
+    f'({_KEY})=(.*)',
+    'is not an annotation, such as example.com/note=text', _pair)
+_url = _checked(
+    r'(https?://[^\s/?#@]+)/?',
+    'is not a URL such as https://cdi-uploadproxy.cdi.svc',
+    lambda match: match[1])
+_count = _number(1, 999999, 'is not a count of 1 or more')
+_bmcs = _number(1, placement.MAX_BMCS_PER_POD, 'is not a number of 1 to '
+                f'{placement.MAX_BMCS_PER_POD}')
+# The Lease holds whole seconds, and clients must have time to renew it.
+_lease = _number(3, 3600, 'is not a whole number of seconds, 3 to 3600')
+_uid = _number(1, 2 ** 31 - 1,
+               f'is none of {AUTO}, none and an id from 1 to 2147483647')
 
 
 def _user(text: str) -> int | str | None:
-    if text == AUTO:
-        return text
-    if text == 'none':
-        return None
-    if re.fullmatch('[1-9][0-9]{0,9}', text) and int(text) < 2 ** 31:
-        return int(text)
-    raise argparse.ArgumentTypeError(
-        f'{text!r} is none of {AUTO}, none and an id from 1 to 2147483647')
-
-
-def _label(text: str) -> tuple[str, str]:
-    key, equals, value = text.partition('=')
-    if equals and re.fullmatch(_KEY, key) and re.fullmatch(
-            f'(?:{_WORD})?', value):
-        return key, value
-    raise argparse.ArgumentTypeError(
-        f'{text!r} is not a label, such as example.com/team=lab')
-
-
-def _label_name(text: str) -> str:
-    if re.fullmatch(_KEY, text.removesuffix('*') + 'x'
-                    if text.endswith('/*') else text):
-        return text
-    raise argparse.ArgumentTypeError(
-        f'{text!r} is not the name of a label, such as example.com/rack or '
-        'example.com/*')
-
-
-def _annotation(text: str) -> tuple[str, str]:
-    key, equals, value = text.partition('=')
-    if equals and re.fullmatch(_KEY, key):
-        return key, value
-    raise argparse.ArgumentTypeError(
-        f'{text!r} is not an annotation, such as example.com/note=text')
-
-
-def _url(text: str) -> str:
-    if re.fullmatch(r'https?://[^\s/?#@]+/?', text):
-        return text.rstrip('/')
-    raise argparse.ArgumentTypeError(
-        f'{text!r} is not a URL such as https://cdi-uploadproxy.cdi.svc')
+    return {AUTO: AUTO, 'none': None}[text] if text in (
+        AUTO, 'none') else _uid(text)
 
 
 def _denied(text: str) -> str:
@@ -532,33 +540,12 @@ def certificates(path: str) -> str:
             f'{path} has no certificates: {reason}') from None
 
 
-def _count(text: str) -> int:
-    if re.fullmatch('[1-9][0-9]{0,5}', text):
-        return int(text)
-    raise argparse.ArgumentTypeError(f'{text!r} is not a count of 1 or more')
-
-
 def _cpu(text: str) -> str:
     value = quantity.to_decimal(text)
     if value and value >= 0:
         return text
     raise argparse.ArgumentTypeError(
         f'{text!r} is not a quantity of CPU more than 0, such as 30m')
-
-
-def _bmcs(text: str) -> int:
-    if _count(text) <= placement.MAX_BMCS_PER_POD:
-        return int(text)
-    raise argparse.ArgumentTypeError(
-        f'{text!r} is more than {placement.MAX_BMCS_PER_POD}')
-
-
-def _lease(text: str) -> int:
-    # The Lease holds whole seconds, and clients must have time to renew it.
-    if re.fullmatch('[0-9]{1,4}', text) and 3 <= int(text) <= 3600:
-        return int(text)
-    raise argparse.ArgumentTypeError(
-        f'{text!r} is not a whole number of seconds, 3 to 3600')
 
 
 def _selector(text: str) -> str:

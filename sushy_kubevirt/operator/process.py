@@ -149,7 +149,7 @@ class Operator:
                 auto_create.AutoCreator(
                     self._options, self._api, store).run()))
         tasks.append(asyncio.create_task(self._host_controller(bmcs, store)))
-        if self._options.hosts.claim_templates:
+        if self._options.claim_templates:
             tasks.append(asyncio.create_task(
                 claim_controller.ClaimController(
                     self._options, self._api, store).run()))

@@ -221,7 +221,7 @@ class Store:
               for resource in _OWNED),
             # Templates of VMs are kept completely.
             self._kind(bmc_resources.VM, self.machines,
-                       metadata_only=not options.hosts.claim_templates),
+                       metadata_only=not options.claim_templates),
             self._kind(bmc_resources.SECRET, self.secrets, metadata_only=True,
                        prepare=self._read_own_secrets), bmcs)}
 

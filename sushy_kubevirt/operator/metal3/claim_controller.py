@@ -93,8 +93,8 @@ class ClaimController:
     def __init__(self, options: command_line.Options, client: api.Api,
                  store: stores.Store) -> None:
         self._api = client
-        self._options = options.hosts
-        self._namespace = options.hosts.claim_templates or ''
+        self._options = options
+        self._namespace = options.claim_templates or ''
         self._selector = options.bare_metal_hosts or ''
         self._selected = command_line.selector_labels(self._selector)
         self._namespaces = store.namespaces
@@ -346,7 +346,7 @@ class ClaimController:
         try:
             bmc = await self._api.create(
                 bmc_resources.BMC, key.namespace, templates.bmc(
-                    vm, self._selected, self._options.external))
+                    vm, self._selected, self._options.host_external))
         except errors.Conflict:
             bmc = await self._api.get(bmc_resources.BMC, *key)
         self._bmcs.put(bmc)

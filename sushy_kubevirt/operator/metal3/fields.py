@@ -23,7 +23,7 @@ from sushy_kubevirt.operator.metal3 import resources
 from sushy_kubevirt.operator import naming
 
 if typing.TYPE_CHECKING:
-    from sushy_kubevirt.operator import host_options
+    from sushy_kubevirt.operator import command_line
     from sushy_kubevirt.operator import spec
 
 #: Label of hosts by which Cluster API spreads machines, as in
@@ -47,7 +47,7 @@ def address(bmc: spec.Bmc, status: objects.VirtualMachineBMCStatus,
     """Make ``spec.bmc.address``.
 
     :param status: of the BMC
-    :param external: see `host_options.HostOptions`
+    :param external: see `command_line.Options.host_external`
     :returns: None while the BMC has no such address, or if it does not serve
         the protocol
     """
@@ -119,7 +119,7 @@ def root_device(vm: objects.VirtualMachine) -> dict[str, str] | None:
 
 
 def labels(bmc: spec.Bmc, vm: objects.AnyObject,
-           options: host_options.HostOptions) -> dict[str, str]:
+           options: command_line.Options) -> dict[str, str]:
     """Make the labels of a host that the operator keeps.
 
     :param vm: its metadata is enough
@@ -127,7 +127,7 @@ def labels(bmc: spec.Bmc, vm: objects.AnyObject,
     return {**copied_labels(vm, options), **link(bmc)}
 
 
-def copied_labels(vm: objects.AnyObject, options: host_options.HostOptions
+def copied_labels(vm: objects.AnyObject, options: command_line.Options
                   ) -> dict[str, str]:
     """Make the labels of a host that do not depend on its BMC.
 
@@ -136,13 +136,13 @@ def copied_labels(vm: objects.AnyObject, options: host_options.HostOptions
     its = vm['metadata'].get('labels') or {}
     copied = {name: value for name, value in its.items()
               if is_copied(name, options)}
-    if options.failure_domain in its:
-        copied[FAILURE_DOMAIN] = its[options.failure_domain]
+    if options.host_failure_domain in its:
+        copied[FAILURE_DOMAIN] = its[options.host_failure_domain]
     return {**copied, stored_names.VIRTUAL: 'true'}
 
 
 def merged_labels(present: dict[str, str], bmc: spec.Bmc,
-                  vm: objects.AnyObject, options: host_options.HostOptions
+                  vm: objects.AnyObject, options: command_line.Options
                   ) -> dict[str, str]:
     """Make the labels of a host that exists, with those of users.
 
@@ -154,10 +154,10 @@ def merged_labels(present: dict[str, str], bmc: spec.Bmc,
             **labels(bmc, vm, options)}
 
 
-def is_copied(name: str, options: host_options.HostOptions) -> bool:
+def is_copied(name: str, options: command_line.Options) -> bool:
     """Tell whether hosts get a label of their VM."""
-    return name in options.labels or (
-        f"{name.partition('/')[0]}/*" in options.labels)
+    return name in options.host_labels or (
+        f"{name.partition('/')[0]}/*" in options.host_labels)
 
 
 def link(bmc: spec.Bmc) -> dict[str, str]:
@@ -193,7 +193,7 @@ def secret(bmc: spec.Bmc, source: objects.Json) -> objects.Json:
 
 
 def host(bmc: spec.Bmc, vm: objects.VirtualMachine, address: str, mac: str,
-         options: host_options.HostOptions) -> objects.Json:
+         options: command_line.Options) -> objects.Json:
     """Make a host.
 
     After its creation the operator writes the address and the labels only.
@@ -206,7 +206,7 @@ def host(bmc: spec.Bmc, vm: objects.VirtualMachine, address: str, mac: str,
         'architecture': architecture.cpu_arch(architecture.name(vm)),
         'online': False,
         'automatedCleaningMode': 'disabled'}
-    if not options.verify:
+    if not options.host_verify:
         # baremetal-operator gives Ironic no later change of it.
         host_spec['bmc']['disableCertificateVerification'] = True
     hints = root_device(vm)

@@ -84,7 +84,7 @@ class HostController:
     def __init__(self, options: command_line.Options, client: api.Api,
                  store: stores.Store) -> None:
         self._api = client
-        self._options = options.hosts
+        self._options = options
         self._selector = options.bare_metal_hosts
         self._store = store
         self._secrets = store.secrets
@@ -333,7 +333,7 @@ class HostController:
     async def _create(self, bmc: spec.Bmc, body: objects.VirtualMachineBMC,
                       vm: objects.VirtualMachine) -> host_state.State:
         status = body.get('status') or {}
-        address = fields.address(bmc, status, self._options.external)
+        address = fields.address(bmc, status, self._options.host_external)
         if address is None or not _is_ready(status):
             return host_state.waiting_for_bmc(bmc, address, _is_ready(status))
         whole = await self._whole_vm(bmc.vm)
@@ -392,7 +392,8 @@ class HostController:
         key = bmc.key
         body: objects.VirtualMachineBMC | None = self._bmcs.get(key)
         status = body.get('status') if body else None
-        address = fields.address(bmc, status or {}, self._options.external)
+        address = fields.address(
+            bmc, status or {}, self._options.host_external)
         labels = host['metadata'].get('labels') or {}
         wanted = fields.merged_labels(labels, bmc, vm, self._options)
         if labels != wanted:

@@ -226,7 +226,7 @@ def bmc(vm: objects.VirtualMachine, selected: abc.Container[str],
     """Make the BMC of a claim's VM.
 
     :param selected: names of the labels that select BMCs with hosts
-    :param external: see `host_options.HostOptions`
+    :param external: see `command_line.Options.host_external`
     """
     metadata = vm['metadata']
     return {

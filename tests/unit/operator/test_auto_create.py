@@ -12,7 +12,6 @@ from sushy_kubevirt.operator import api
 from sushy_kubevirt.operator import auto_create
 from sushy_kubevirt.operator import bmc_resources
 from sushy_kubevirt.operator import command_line
-from sushy_kubevirt.operator import host_options
 from sushy_kubevirt.operator import store
 from tests.unit.operator import timeless
 
@@ -277,8 +276,7 @@ class AutoCreatorTestCase(base.BaseTestCase):
             self.cluster.vm('made', labels={stored_names.CLAIM_UID: 'u'},
                             annotations={stored_names.CLAIM: 'tenant/c'})
             self.assertEqual([], self.run_with(
-                self.do_nothing, hosts=host_options.HostOptions(
-                    claim_templates=at)))
+                self.do_nothing, claim_templates=at))
 
     def test_bmc_without_vm_reference_occupies_name(self):
         cluster = self.cluster

@@ -10,7 +10,6 @@ from sushy_kubevirt.kube import objects
 from sushy_kubevirt.kube import stored_names
 from sushy_kubevirt.operator import cache
 from sushy_kubevirt.operator import command_line
-from sushy_kubevirt.operator import host_options
 from tests.unit.operator import bodies
 from tests.unit.operator import cluster
 
@@ -218,7 +217,7 @@ class VirtualMachinesTestCase(base.BaseTestCase):
 
     def test_labels_that_options_name_are_kept(self):
         self.make(auto_create='a=b, !n', bare_metal_hosts='!c,d in (e)',
-                  hosts=host_options.HostOptions(labels=('f', 'g.test/*')))
+                  host_labels=('f', 'g.test/*'))
         wanted = {name: 'x' for name in (
             'a', 'd', 'f', 'g.test/h', 'n', 'topology.kubernetes.io/zone')}
         self.assertEqual(wanted, self.kept(self.vm(
@@ -228,8 +227,7 @@ class VirtualMachinesTestCase(base.BaseTestCase):
     def test_templates_are_kept(self):
         annotations = {stored_names.CLAIM_TEMPLATE: 'true', 'other': 'x'}
         for namespace in 'lab', 'far':
-            self.make(hosts=host_options.HostOptions(
-                claim_templates=namespace))
+            self.make(claim_templates=namespace)
             kept = self.kept(self.vm(
                 annotations=annotations, labels={'a': 'b'}))
             self.assertEqual(namespace == 'lab', 'spec' in kept)

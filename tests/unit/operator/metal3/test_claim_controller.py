@@ -11,7 +11,6 @@ from sushy_kubevirt.kube import errors
 from sushy_kubevirt.kube import stored_names
 from sushy_kubevirt.operator import bmc_resources
 from sushy_kubevirt.operator import command_line
-from sushy_kubevirt.operator import host_options
 from sushy_kubevirt.operator.metal3 import claim_controller
 from sushy_kubevirt.operator.metal3 import claims
 from sushy_kubevirt.operator.metal3 import host_state
@@ -91,9 +90,8 @@ class ControllerTestCase(base.BaseTestCase):
     async def running(self):
         """Run the operator; the body gets a function that waits."""
         options = command_line.Options(
-            bare_metal_hosts='metal3=true', hosts=host_options.HostOptions(
-                labels=('size',), claim_templates=AT,
-                claim_limit=self.LIMIT))
+            bare_metal_hosts='metal3=true', host_labels=('size',),
+            claim_templates=AT, claim_limit=self.LIMIT)
         kinds = self.kinds = store.Store(self.kube, options)
         controller = claim_controller.ClaimController(
             options, self.kube, kinds)

@@ -3,8 +3,8 @@ import copy
 
 from oslotest import base
 
+from sushy_kubevirt.operator import command_line
 from sushy_kubevirt.operator import endpoints
-from sushy_kubevirt.operator import host_options
 from sushy_kubevirt.operator.metal3 import fields
 from sushy_kubevirt.operator import spec
 
@@ -147,7 +147,8 @@ class VmTestCase(base.BaseTestCase):
 class HostTestCase(base.BaseTestCase):
 
     def test_fields(self):
-        options = host_options.HostOptions(('rack', 'lab.test/*'))
+        options = command_line.Options(
+            host_labels=('rack', 'lab.test/*'))
         one = bmc()
         made = fields.host(one, vm(labels={
             'rack': 'r1', 'lab.test/row': '7', 'other': 'x',
@@ -174,14 +175,14 @@ class HostTestCase(base.BaseTestCase):
 
     def test_without_verification_and_disks(self):
         made = fields.host(bmc(), vm([]), 'a', MAC,
-                           host_options.HostOptions(verify=False))['spec']
+                           command_line.Options(host_verify=False))['spec']
         self.assertIs(True, made['bmc']['disableCertificateVerification'])
         self.assertNotIn('rootDeviceHints', made)
 
     def test_labels_of_a_vm_do_not_replace_ours(self):
         found = fields.labels(bmc(), vm(labels={
-            'bmc.kubevirt.io/bmc-uid': 'x'}), host_options.HostOptions(
-                ('bmc.kubevirt.io/*',)))
+            'bmc.kubevirt.io/bmc-uid': 'x'}), command_line.Options(
+                host_labels=('bmc.kubevirt.io/*',)))
         self.assertEqual('u0', found['bmc.kubevirt.io/bmc-uid'])
 
     def test_foreign_objects(self):

@@ -11,7 +11,6 @@ from sushy_kubevirt.kube import stored_names
 from sushy_kubevirt.operator import bmc_resources
 from sushy_kubevirt.operator import command_line
 from sushy_kubevirt.operator import conditions
-from sushy_kubevirt.operator import host_options
 from sushy_kubevirt.operator.metal3 import host_controller
 from sushy_kubevirt.operator.metal3 import host_state
 from sushy_kubevirt.operator.metal3 import resources
@@ -82,7 +81,7 @@ class HostTestCase(base.BaseTestCase):
         """Return the controller, and a coroutine that runs it."""
         options = command_line.Options(
             bare_metal_hosts='metal3=true', namespaces=namespaces,
-            hosts=host_options.HostOptions(claim_templates=LAB))
+            claim_templates=LAB)
         kinds = store.Store(self.kube, options)
         controller = host_controller.HostController(options, self.kube, kinds)
 
