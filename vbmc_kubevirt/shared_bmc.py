@@ -23,7 +23,6 @@ from sushy_kubevirt.emulator import system_driver
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.kube import objects
 from sushy_kubevirt.machine import cluster
-from sushy_kubevirt.machine import shared_cluster
 from sushy_kubevirt.pod import certificate
 from sushy_kubevirt.pod import fairness
 from sushy_kubevirt.pod import http_server
@@ -67,7 +66,7 @@ class Common:
     :param requests: see `pod.metrics.requests`
     """
 
-    shared: shared_cluster.SharedCluster
+    shared: cluster.SharedCluster
     app: redfish_service.Application
     threads: service_threads.ServiceThreads
     readers: futures.Executor
@@ -109,7 +108,7 @@ class SharedBmc:
     def _secret(self, name: str) -> secret_values.SecretValues:
         shared = self._common.shared
         return secret_values.SecretValues(
-            shared.client, shared.namespace, name)
+            shared.client, shared.namespaces[0], name)
 
     # Start and stop
 

@@ -27,8 +27,8 @@ from sushy_kubevirt.kube import connection
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.kube import objects
 from sushy_kubevirt.kube import watcher
+from sushy_kubevirt.machine import cluster
 from sushy_kubevirt.machine import options
-from sushy_kubevirt.machine import shared_cluster
 from sushy_kubevirt.pod import health
 from sushy_kubevirt.pod import metrics
 from sushy_kubevirt.pod import prometheus
@@ -184,8 +184,8 @@ class SharedPod:
         self._starters = futures.ThreadPoolExecutor(STARTERS, 'starter')
         link = connection.Connection.from_options(None, None)
         watched = options.Options(watch_seconds=WATCH_SECONDS)
-        self._shared = shared_cluster.SharedCluster(
-            link, watched, where.namespace)
+        self._shared = cluster.SharedCluster(
+            link, watched, (where.namespace,))
         self._watcher = watcher.Watcher(
             self._shared.client, watched, api_resources.CONFIG_MAP,
             where.namespace, '', f'metadata.name={where.name}', self)
@@ -416,7 +416,7 @@ async def _ended(task: asyncio.Task[typing.Any]) -> None:
 class _Health:
     """What `prometheus.cluster` reads of a `cluster.Cluster`."""
 
-    def __init__(self, shared: shared_cluster.SharedCluster) -> None:
+    def __init__(self, shared: cluster.SharedCluster) -> None:
         self.calls = shared.client.calls
         self.cache_age = shared.cache.age
 

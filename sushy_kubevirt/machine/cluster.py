@@ -4,6 +4,9 @@
 A `Cluster` combines the client, the cache, the one-time boot reconciler and
 the media manager. Threads start with `Cluster.start` or the first read, so
 that a cluster can be created before a process forks.
+
+BMCs that share a pod each have a `Cluster` of their VM, with options of their
+own, over one `SharedCluster`.
 """
 
 from __future__ import annotations
@@ -14,16 +17,17 @@ import copy
 import dataclasses
 import logging
 import threading
-import time
 import typing
 
 from sushy_kubevirt.kube import api_resources
 from sushy_kubevirt.kube import blocking
 from sushy_kubevirt.kube import client
+from sushy_kubevirt.kube import delaying_queue
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.kube import feature_gates
 from sushy_kubevirt.kube import objects
 from sushy_kubevirt.machine import machine
+from sushy_kubevirt.machine.media import cdi
 from sushy_kubevirt.machine.media import manager
 from sushy_kubevirt.machine import one_time_boot
 from sushy_kubevirt.machine import options
@@ -32,7 +36,6 @@ from sushy_kubevirt.machine import vm_cache
 
 if typing.TYPE_CHECKING:
     from sushy_kubevirt.kube import connection
-    from sushy_kubevirt.machine import shared_cluster
     from sushy_kubevirt.machine import vm_state
 
     # Members of `Cluster` have the names of modules.
@@ -50,14 +53,59 @@ NEW_VM_WAIT_SECONDS = 0.5
 NEW_VM_WAITERS = 2
 
 
+class SharedCluster:
+    """Connections, caches, threads, and what is known of KubeVirt and CDI.
+
+    Thread-safe.
+
+    :param options: of the watches
+    :param namespaces: whose VMs are watched all together; VMs of other
+        namespaces are watched one by one, by their names
+    :param label_selector: only VMs with these labels
+    :param vm: only this VM, regardless of its labels
+    """
+
+    def __init__(self, connection: connection.Connection,
+                 options: options.Options, namespaces: abc.Sequence[str] = (),
+                 label_selector: str = '', vm: ObjectKey | None = None
+                 ) -> None:
+        self.connection = connection
+        self.options = options
+        self.namespaces = namespaces
+        self.client = client.Client(connection, options)
+        self.gates = feature_gates.Gates(self.client, options)
+        self.cdi = cdi.Cdi(self.client)
+        #: Threads of the reconcilers.
+        self.boot_worker = delaying_queue.Worker('one-time-boot')
+        self.media_worker = delaying_queue.Worker('media')
+        self.cache = vm_cache.VmCache(self.client, options, namespaces,
+                                      label_selector, vm)
+
+    def start(self) -> None:
+        """Start the watches and threads; call it once."""
+        if self.options.reconcile:
+            self.boot_worker.start()
+            self.media_worker.start()
+        self.cache.start()
+        self.gates.refresh_in_background()
+        self.cdi.check_in_background()
+
+    def close(self) -> None:
+        """Stop the watches and threads."""
+        self.boot_worker.close()
+        self.media_worker.close()
+        self.cache.close()
+        self.client.close()
+
+
 class Cluster:
     """The machines of a scope: some namespaces, all of them, or one VM.
 
     :param namespaces: names; empty for all namespaces
     :param label_selector: only VMs with these labels
     :param vm: 'namespace/name': only this VM, regardless of its labels
-    :param shared: for one VM: whose connections, caches and threads are used;
-        None for those of its own
+    :param shared: for one VM: what it shares with others; None for one of
+        its own
     :raises: `errors.ConfigError` if ``vm`` has another form
     """
 
@@ -65,21 +113,29 @@ class Cluster:
                  namespaces: abc.Iterable[str] = (), label_selector: str = '',
                  options: options.Options = options.Options(),
                  vm: str | None = None,
-                 shared: shared_cluster.SharedCluster | None = None) -> None:
+                 shared: SharedCluster | None = None) -> None:
         if vm and '/' not in vm:
             raise errors.ConfigError(
                 f'The VM {vm!r} has to be given as namespace/name')
         self.options = options
-        self._shared = shared
-        #: For this package, and for objects other than machines.
-        self.client = (shared.client.with_options(options) if shared
-                       else client.Client(connection, self.options))
-        #: The cluster's feature gates.
-        self.gates = shared.gates if shared else feature_gates.Gates(
-            self.client, self.options)
         #: The VM if the scope is one VM, else None.
         self.vm = objects.ObjectKey(*vm.split('/', 1)) if vm else None
         namespaces = tuple(namespaces)
+        self._owned = None
+        if shared is None:
+            shared = self._owned = SharedCluster(
+                connection, options, namespaces, label_selector, self.vm)
+        #: For this package, and for objects other than machines.
+        self.client = shared.client.with_options(options)
+        #: The cluster's feature gates.
+        self.gates = shared.gates
+        #: The VMs and VMIs; may have those of other clusters, too.
+        self.cache = shared.cache
+        if (self._owned is None and self.vm is not None
+                and self.vm.namespace not in shared.namespaces):
+            self.cache = vm_cache.VmCache(self.client, options, vm=self.vm)
+        self._owns_cache = (self._owned is not None
+                            or self.cache is not shared.cache)
         #: Namespace of objects that belong to no VM.
         self.default_namespace = (
             *namespaces, connection.namespace or 'default')[0]
@@ -97,17 +153,12 @@ class Cluster:
         self._boot_reconciler = None
         if self.options.reconcile:
             self._boot_reconciler = one_time_boot.OneTimeBootReconciler(
-                self, shared.boot_worker if shared else None)
+                self, shared.boot_worker)
         self._started = False
-        #: The VMs and VMIs; may have those of other clusters, too.
-        self.cache = (
-            shared.cache_of(self.vm) if shared and self.vm
-            else vm_cache.VmCache(self.client, self.options, namespaces,
-                                  label_selector, self.vm))
-        self._owns_cache = not shared or self.cache is not shared.cache
         self._subscribers: set[vm_cache.Subscriber] = set()
         #: Virtual media of the machines.
-        self.media = manager.Manager(self, namespaces, shared)
+        self.media = manager.Manager(self, namespaces, shared.cdi,
+                                     shared.media_worker)
 
     def with_options(self, **changes: typing.Any) -> Cluster:
         """Return this cluster with other options, such as deadlines.
@@ -190,20 +241,13 @@ class Cluster:
 
     def _wait_for_vm(self, identity: str) -> list[ObjectKey]:
         """Wait up to `NEW_VM_WAIT_SECONDS` for a VM and return its keys."""
-        keys: list[ObjectKey] = []
-        if self._new_vm_waiters.acquire(blocking=False):
-            try:
-                deadline = time.monotonic() + NEW_VM_WAIT_SECONDS
-                left = NEW_VM_WAIT_SECONDS
-                while left > 0 and not keys:
-                    seen = self.cache.changes
-                    keys = self._find(identity)
-                    if not keys:
-                        self.cache.wait_change(seen, left)
-                        left = deadline - time.monotonic()
-            finally:
-                self._new_vm_waiters.release()
-        return keys
+        if not self._new_vm_waiters.acquire(blocking=False):
+            return []
+        try:
+            return self.wait_until(lambda: self._find(identity),
+                                   NEW_VM_WAIT_SECONDS)
+        finally:
+            self._new_vm_waiters.release()
 
     def _find(self, identity: str) -> list[ObjectKey]:
         if self.vm is None:
@@ -236,6 +280,11 @@ class Cluster:
             self.cache.wait(self.options.read_deadline
                             if timeout is None else timeout)
 
+    def wait_until(self, check: abc.Callable[[], protocols.ResultT],
+                   timeout: float) -> protocols.ResultT:
+        """Repeat a check, see `vm_cache.VmCache.wait_until`; until `close`."""
+        return self.cache.wait_until(check, timeout, self.closing)
+
     def start(self) -> None:
         """Start the watches, the one-time boot reconciler and media manager.
 
@@ -260,11 +309,10 @@ class Cluster:
             if self._boot_reconciler is not None:
                 self._boot_reconciler.start()
             self.media.start()
-            if self._owns_cache:
+            if self._owned is not None:
+                self._owned.start()
+            elif self._owns_cache:
                 self.cache.start()
-            if self._shared is None:
-                self.gates.refresh_in_background()
-                self.media.cdi.check_in_background()
             self._started = True
 
     def subscribe(self, callback: protocols.Subscriber
@@ -323,7 +371,7 @@ class Cluster:
         self.media.close()
         for subscriber in tuple(self._subscribers):
             self._unsubscribe(subscriber)
-        if self._owns_cache:
+        if self._owned is not None:
+            self._owned.close()
+        elif self._owns_cache:
             self.cache.close()
-        if self._shared is None:
-            self.client.close()

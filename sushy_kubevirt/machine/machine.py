@@ -95,6 +95,10 @@ class Cluster(protocols.Cluster, typing.Protocol):
     def wait_ready(self) -> None:
         ...
 
+    def wait_until(self, check: abc.Callable[[], protocols.ResultT],
+                   timeout: float) -> protocols.ResultT:
+        ...
+
     def refresh(self, machine: Machine) -> None:
         ...
 
@@ -275,16 +279,7 @@ class Machine:
         :param timeout: seconds
         :returns: True if the condition was met in time
         """
-        deadline = time.monotonic() + timeout
-        while True:
-            seen = self.cluster.cache.changes
-            if ready(self.state()):
-                return True
-            left = deadline - time.monotonic()
-            if left <= 0 or self.cluster.closing.is_set():
-                return False
-            # At most 1 s, as `state` calls the API while a watch is down.
-            self.cluster.cache.wait_change(seen, min(left, 1.0))
+        return self.cluster.wait_until(lambda: ready(self.state()), timeout)
 
     # Writing, for the modules of this package
 
@@ -355,20 +350,14 @@ class Machine:
         :returns: tuple with what the step returned; None if it has something
             left to do
         """
-        cache = self.cluster.cache
-        deadline = time.monotonic() + seconds
-        while True:
-            seen = cache.changes
+        def attempt() -> tuple[protocols.ResultT] | None:
             state = self.cached_state()
             try:
-                if state is not None:
-                    return blocking.attempt(step, state),
+                return (blocking.attempt(step, state),) if state else None
             except (blocking.WouldBlock, errors.MachineError):
-                pass
-            left = deadline - time.monotonic()
-            if left <= 0 or self.cluster.closing.is_set():
                 return None
-            cache.wait_change(seen, left)
+
+        return self.cluster.wait_until(attempt, seconds)
 
     def patch(self, operations: protocols.Operations,
               subresource: str | None = None) -> Vm:

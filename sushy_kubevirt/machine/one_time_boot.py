@@ -230,28 +230,27 @@ class OneTimeBootReconciler:
     Also logs, once for each reason, why a VM that was requested to start
     cannot start.
 
-    :param worker: None for one of its own
+    :param worker: in whose thread
     """
 
     def __init__(self, cluster: protocols.Cluster,
-                 worker: delaying_queue.Worker | None = None) -> None:
+                 worker: delaying_queue.Worker) -> None:
         self._cluster = cluster
         # By the VM's uid: `time.monotonic` when its restart was seen.
         self._restarts: dict[str, float] = {}
         # By the VM's uid: uid of the VMI that may not be patched.
         self._denied: dict[str, str] = {}
         self._loop = reconcile_loop.ReconcileLoop(
-            'one-time-boot', 'one-time boot', self._reconcile, worker)
+            'one-time boot', self._reconcile, worker)
         # By the VM's uid: the problem logged last.
         self._problems: dict[str, power_state.Problem] = {}
 
     def start(self) -> None:
-        """Subscribe to the cluster and start the thread."""
+        """Subscribe to the cluster."""
         self._cluster.subscribe(self._changed)
-        self._loop.start()
 
     def close(self) -> None:
-        """Stop the thread."""
+        """Begin no further turn."""
         self._loop.close()
 
     def enqueue(self, machine: protocols.Machine) -> None:

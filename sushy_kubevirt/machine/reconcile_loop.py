@@ -11,11 +11,11 @@ from collections import abc
 import logging
 import typing
 
-from sushy_kubevirt.kube import delaying_queue
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.kube import retry
 
 if typing.TYPE_CHECKING:
+    from sushy_kubevirt.kube import delaying_queue
     from sushy_kubevirt.machine import protocols
     from sushy_kubevirt.machine import vm_state
 
@@ -37,35 +37,24 @@ class ReconcileLoop(typing.Generic[MachineT]):
     A turn makes one attempt and puts a failed machine back into the queue, so
     that a VM which changes continuously does not delay the others.
 
-    :param name: name of the thread
     :param subject: what is reconciled, for log messages
     :param reconcile: called with a state that was just read from the API
-    :param worker: one that other loops use too, started by its owner; None
-        for one of its own
+    :param worker: which other loops use too; its owner starts and closes it
     """
 
-    def __init__(self, name: str, subject: str,
-                 reconcile: abc.Callable[
-                     [MachineT, vm_state.VmState], None],
-                 worker: delaying_queue.Worker | None = None) -> None:
+    def __init__(self, subject: str,
+                 reconcile: abc.Callable[[MachineT, vm_state.VmState], None],
+                 worker: delaying_queue.Worker) -> None:
         self._subject = subject
         self._reconcile = reconcile
-        self._shared = worker is not None
-        self._worker = worker or delaying_queue.Worker(name)
+        self._worker = worker
         self._closed = False
         # Numbers of failed attempts, by the VM's uid.
         self._failures: dict[str, int] = {}
 
-    def start(self) -> None:
-        """Start the thread, unless it is shared."""
-        if not self._shared:
-            self._worker.start()
-
     def close(self) -> None:
         """Begin no further turn."""
         self._closed = True
-        if not self._shared:
-            self._worker.close()
 
     def add(self, machine: MachineT, seconds: float = 0,
             key: abc.Hashable = None) -> None:

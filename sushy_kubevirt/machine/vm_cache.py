@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import collections
 from collections import abc
+import functools
 import heapq
 import logging
 import queue
@@ -42,6 +43,7 @@ if typing.TYPE_CHECKING:
     Vmi: typing.TypeAlias = objects.VirtualMachineInstance
 
 _ObjectT = typing.TypeVar('_ObjectT', bound=abc.Mapping[str, typing.Any])
+_ResultT = typing.TypeVar('_ResultT')
 
 #: Function of a VM's key and its state, None if it was deleted.
 Subscriber: typing.TypeAlias = (
@@ -114,9 +116,10 @@ class VmCache:
         self._by_uuid: dict[str | None, set[ObjectKey]] = (
             collections.defaultdict(set))
         self._by_uid: dict[str | None, ObjectKey] = {}
-        self._unpacked: collections.OrderedDict[
-            object_cache.Entry[typing.Any], typing.Any] = (
-                collections.OrderedDict())
+        # Keyed by the entry, as each version of an object has its own.
+        self._unpack: abc.Callable[[object_cache.Entry[_ObjectT]], _ObjectT]
+        self._unpack = functools.lru_cache(_UNPACKED)(
+            object_cache.Entry.unpack)
         self._callbacks: list[Subscriber] = []
         # Those of single VMs.
         self._callbacks_of: dict[ObjectKey, list[Subscriber]] = {}
@@ -335,15 +338,6 @@ class VmCache:
             return vm_state.VmState(vm, None, entries.ended)
         return vm_state.VmState(vm, self._unpack(entries.vmi))
 
-    def _unpack(self, entry: object_cache.Entry[_ObjectT]) -> _ObjectT:
-        # Keyed by the entry, as each version of an object has its own.
-        obj: _ObjectT | None = self._unpacked.get(entry)
-        if obj is None:
-            obj = self._unpacked[entry] = entry.unpack()
-            if len(self._unpacked) > _UNPACKED:
-                self._unpacked.popitem(last=False)
-        return obj
-
     # Writing
 
     def put_vm(self, obj: Vm) -> None:
@@ -377,23 +371,22 @@ class VmCache:
 
     def _count_vmi(self, before: object_cache.Entry[Vm] | None,
                    vm: object_cache.Entry[Vm], obj: Vm) -> None:
-        """Note whether a VM's status counts the cached VMI.
+        """Note that a VM's status has ceased to count the cached VMI.
 
-        What it counts after it has ceased to count a VMI is another one,
-        unless that has not run: KubeVirt may have created it just before.
+        Not of a VMI that has not run: virt-controller creates one, writes the
+        VM's status as it was before that, and counts it in its next turn. What
+        was counted until now may be the one before.
 
         :param before: entry of the VM until now
         :param vm: entry of ``obj``
         """
         vmi = self._vmis.get(vm.key)
-        if vmi is None or vmi.link != vm.uid:
-            return
-        if vm_state.vmi_seen(obj):
-            if not vm_state.has_run(self._unpack(vmi)):
-                self._uncounted.pop(vmi.uid, None)
-        elif (before is not None and before.uid == vm.uid
-              and vm_state.vmi_seen(self._unpack(before))
-              and object_cache.is_newer(vm.version, vmi.version)):
+        if (vmi is not None and vmi.link == vm.uid
+                and before is not None and before.uid == vm.uid
+                and not vm_state.vmi_seen(obj)
+                and vm_state.vmi_seen(self._unpack(before))
+                and vm_state.has_run(self._unpack(vmi))
+                and object_cache.is_newer(vm.version, vmi.version)):
             self._uncounted[vmi.uid] = vm.version
 
     def discard_vm(self, key: ObjectKey, uid: str) -> None:
@@ -551,21 +544,27 @@ class VmCache:
             if key is not None and not callbacks:
                 self._callbacks_of.pop(key, None)
 
-    @property
-    def changes(self) -> int:
-        """Number of changes so far, for `wait_change`."""
-        return self._changes
+    def wait_until(self, check: abc.Callable[[], _ResultT], timeout: float,
+                   closing: threading.Event) -> _ResultT:
+        """Call a function now and after each change, until it returns a true
+        value, the time is over or the cache or the event's owner is closed.
 
-    def wait_change(self, since: int, timeout: float) -> None:
-        """Wait for a change.
-
-        :param since: value of `changes` after which a change counts
         :param timeout: seconds
+        :returns: what it returned last
         """
-        blocking.check()
-        with self._condition:
-            if self._changes == since and not self._closed:
-                self._condition.wait(timeout)
+        deadline = time.monotonic() + timeout
+        while True:
+            seen = self._changes
+            result = check()
+            left = deadline - time.monotonic()
+            if result or left <= 0 or closing.is_set() or self._closed:
+                return result
+            blocking.check()
+            with self._condition:
+                if self._changes == seen:
+                    # At most 1 s, as the function may call the API while a
+                    # watch is down.
+                    self._condition.wait(min(left, 1.0))
 
     def _queue_notifications(
             self, keys: abc.Iterable[ObjectKey], gone: bool = False,

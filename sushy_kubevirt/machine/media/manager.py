@@ -20,7 +20,6 @@ from sushy_kubevirt.kube import errors
 from sushy_kubevirt.kube import json_patch
 from sushy_kubevirt.kube import objects
 from sushy_kubevirt.kube import stored_names
-from sushy_kubevirt.machine.media import cdi
 from sushy_kubevirt.machine.media import claim_problem
 from sushy_kubevirt.machine.media import datavolume_cleanup
 from sushy_kubevirt.machine.media import device_status
@@ -34,7 +33,8 @@ from sushy_kubevirt.machine import reconcile_loop
 if typing.TYPE_CHECKING:
     from collections import abc
 
-    from sushy_kubevirt.machine import shared_cluster
+    from sushy_kubevirt.kube import delaying_queue
+    from sushy_kubevirt.machine.media import cdi
     from sushy_kubevirt.machine import vm_state
 
 LOG = logging.getLogger(__name__)
@@ -101,17 +101,18 @@ class Manager:
     """The virtual media of one cluster.
 
     :param namespaces: those in its scope, () for all
+    :param worker: whose thread runs the reconciler
     """
 
     def __init__(self, cluster: protocols.Cluster,
                  namespaces: tuple[str, ...],
-                 shared: shared_cluster.SharedCluster | None = None) -> None:
+                 cdi: cdi.Cdi, worker: delaying_queue.Worker) -> None:
         self.cluster = cluster
         self.volumes = import_watcher.ImportWatcher(
             cluster.client, cluster.options,
             (cluster.vm.namespace,) if cluster.vm else namespaces,
             bool(cluster.vm), self._volume_changed)
-        self.cdi = shared.cdi if shared else cdi.Cdi(cluster.client)
+        self.cdi = cdi
         #: Uploads of this process by the ID of the attempt.
         self.uploads: dict[str, Upload] = {}
         #: IDs of the attempts that this process is inserting.
@@ -127,14 +128,11 @@ class Manager:
         self._started_at = now()
         self._loop: reconcile_loop.ReconcileLoop[protocols.Machine] = (
             reconcile_loop.ReconcileLoop(
-                'media', 'virtual media', self._reconcile,
-                shared.media_worker if shared else None))
+                'virtual media', self._reconcile, worker))
 
     def start(self) -> None:
         """Subscribe to the cluster; call it before its cache starts."""
         self.cluster.subscribe(self.refresh)
-        if self.cluster.options.reconcile:
-            self._loop.start()
 
     def close(self) -> None:
         """Stop the uploads, the reconciler and the watches."""

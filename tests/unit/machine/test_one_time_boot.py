@@ -6,6 +6,7 @@ import threading
 import fixtures
 from oslotest import base
 
+from sushy_kubevirt.kube import delaying_queue
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.kube import stored_names
 from sushy_kubevirt.machine import boot
@@ -303,9 +304,12 @@ class ReconcilerTestCase(ReconcileTestCase):
             'sushy_kubevirt.kube.retry.FIRST_PAUSE', 0.001))
         self.logger = self.useFixture(fixtures.FakeLogger())
         self.cluster = Cluster()
-        self.reconciler = one_time_boot.OneTimeBootReconciler(self.cluster)
+        worker = delaying_queue.Worker('one-time-boot')
+        worker.start()
+        self.addCleanup(worker.close)
+        self.reconciler = one_time_boot.OneTimeBootReconciler(
+            self.cluster, worker)
         self.reconciler.start()
-        self.addCleanup(self.reconciler.close)
 
     def machine(self, **kwargs):
         machine = self.pending('Manual')

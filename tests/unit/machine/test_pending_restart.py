@@ -6,6 +6,7 @@ import json
 import pathlib
 import re
 
+from sushy_kubevirt.kube import delaying_queue
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.kube import stored_names
 from sushy_kubevirt.machine import bmc_annotations
@@ -236,7 +237,7 @@ class ReconcilerTestCase(test_reset.ResetTestCase):
     def setUp(self):
         super().setUp()
         self.reconciler = one_time_boot.OneTimeBootReconciler(
-            test_one_time_boot.Cluster())
+            test_one_time_boot.Cluster(), delaying_queue.Worker('test'))
         self.delays = []
         self.reconciler._loop.add = lambda machine, seconds=0: (
             self.delays.append(seconds))

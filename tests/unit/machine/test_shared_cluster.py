@@ -8,7 +8,6 @@ from oslotest import base
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.machine import cluster
 from sushy_kubevirt.machine import options
-from sushy_kubevirt.machine import shared_cluster
 from tests.unit.machine import api
 
 
@@ -23,8 +22,8 @@ class SharedClusterTestCase(base.BaseTestCase):
             self.api.put('virtualmachines', api.vm(name))
         self.options = options.Options(reconcile=False, watch_seconds=20,
                                        read_deadline=3)
-        self.shared = shared_cluster.SharedCluster(
-            self.api.connection(), self.options, 'default')
+        self.shared = cluster.SharedCluster(
+            self.api.connection(), self.options, ('default',))
         self.shared.start()
         self.addCleanup(self.shared.close)
 

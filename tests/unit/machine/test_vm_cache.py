@@ -120,6 +120,7 @@ class StoppedTestCase(CacheTestCase):
         self.deliver(14, self.vmi(deleting=True), 'DELETED')
         self.deliver(15, self.vmi('', uid='u1'))
         self.deliver(16, self.vm(created=False, printableStatus='Starting'))
+        self.assertEqual('u1', self.cache.state(KEY).vmi['metadata']['uid'])
         self.deliver(17, self.vm(printableStatus='Starting'))
         self.assertEqual('u1', self.cache.state(KEY).vmi['metadata']['uid'])
         self.deliver(18, self.vmi('Scheduled', uid='u1'))
