@@ -226,12 +226,12 @@ def check_password(name: str, password: bytes) -> account_files.Account:
         raise error_responses.base_error(
             401, 'ResourceAtUriUnauthorized', flask.request.path,
             'Invalid user name or password', headers=_CHALLENGE) from None
-    except authenticator.LoginThrottled as exc:
+    except authenticator.LoginThrottled:
         # Not 429: Redfish clients such as sushy treat it as a client error
         # and do not retry.
         raise error_responses.unavailable(
             'Too many simultaneous logins.',
-            exc.retry_after) from None
+            authenticator.RETRY_SECONDS) from None
 
 
 def client_address() -> str:

@@ -155,16 +155,16 @@ def _body(subscription: subscriptions.Subscription) -> responses.Json:
 
 
 def _stream(id_: str) -> responses.Json:
-    info = events().streams.get(id_)
-    if info is None:
+    stream = events().streams.get(id_)
+    if stream is None:
         raise _missing(id_)
     return {
-        '@odata.id': _path(info.id),
+        '@odata.id': _path(stream.id),
         '@odata.type': '#EventDestination.v1_14_0.EventDestination',
-        'Id': info.id,
+        'Id': stream.id,
         'Name': 'Server-Sent Events',
-        'Destination': 'redfish-sse://' + info.client,
-        'Context': info.context,
+        'Destination': 'redfish-sse://' + stream.client,
+        'Context': stream.context,
         'Protocol': 'Redfish',
         'SubscriptionType': 'SSE',
         'EventFormatType': 'Event',
@@ -213,8 +213,10 @@ def patch(subscription: str) -> None:
 
 def delete(subscription: str) -> None:
     """DELETE /redfish/v1/EventService/Subscriptions/<subscription>"""
-    if not (events().streams.remove(subscription)
-            or events().subscriptions.remove(subscription)):
+    stream = events().streams.get(subscription)
+    if stream is not None:
+        stream.terminate()
+    elif not events().subscriptions.remove(subscription):
         raise _missing(subscription)
 
 

@@ -17,7 +17,6 @@ hash, which checks it in microseconds. `authenticator` checks passwords.
 
 from __future__ import annotations
 
-import base64
 from collections import abc
 import dataclasses
 import hashlib
@@ -119,11 +118,6 @@ class Account:
         """Hash that changes with name, role and password; not reversible."""
         return hashlib.sha256(b'\0'.join((
             self.name.encode(), self.role.encode(), self.digest))).hexdigest()
-
-
-def prehash(password: bytes) -> bytes:
-    """Reduce a password to input for bcrypt: 44 bytes without a NUL."""
-    return base64.b64encode(hashlib.sha256(password).digest())
 
 
 def utf8(data: bytes) -> bytes:

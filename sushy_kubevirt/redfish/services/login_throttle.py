@@ -33,7 +33,7 @@ from sushy_kubevirt.bmc import shares
 FORGET_SECONDS = 900
 
 #: Seconds by which an answer is delayed: the shortest delay, which each
-#: failure beyond `Limit.free` doubles, and the longest. A longer one would
+#: failure beyond `PAIR` and so on doubles, and the longest. A longer one would
 #: exceed the timeouts of clients with a mistyped password.
 SHORTEST_DELAY, LONGEST_DELAY = 0.25, 5.0
 
@@ -51,17 +51,9 @@ _REPORTS, _REPORT_SECONDS = 20, 5
 _Key: typing.TypeAlias = tuple[str | bytes | None, str | None]
 
 
-@dataclasses.dataclass(frozen=True)
-class Limit:
-    """Limit of one kind of count.
-
-    :param free: failures until the delay begins to grow
-    """
-
-    free: int
-
-
-PAIR, SOURCE, ACCOUNT = Limit(3), Limit(20), Limit(50)
+#: Failures until the delay begins to grow: of an account from a source, of a
+#: source, and of an account.
+PAIR, SOURCE, ACCOUNT = 3, 20, 50
 
 
 @dataclasses.dataclass
@@ -115,17 +107,17 @@ class Throttle:
             there were too many reports.
         """
         short, source = _short(account), shares.network(source)
-        keys: tuple[tuple[Limit, _Key], ...] = (
+        keys: tuple[tuple[int, _Key], ...] = (
             (PAIR, (short, source)), (SOURCE, (None, source)),
             (ACCOUNT, (short, None)))
         now = self._clock()
         delay = 0.0
         with self._lock:
-            for limit, key in keys:
+            for free, key in keys:
                 count = self._counts[key] = self._count(key, now)
                 count.failures += 1
                 count.last_failure = now
-                delay = max(delay, _delay(limit, count.failures))
+                delay = max(delay, _delay(free, count.failures))
                 self._counts.move_to_end(key)
             while len(self._counts) > MAX_ENTRIES:
                 self._counts.popitem(last=False)
@@ -160,6 +152,6 @@ def _short(account: str) -> str | bytes:
     return hashlib.sha256(account.encode(errors='surrogatepass')).digest()
 
 
-def _delay(limit: Limit, failures: int) -> float:
-    doubled = max(0, min(failures - limit.free, 30))
+def _delay(free: int, failures: int) -> float:
+    doubled = max(0, min(failures - free, 30))
     return min(LONGEST_DELAY, SHORTEST_DELAY * 2.0 ** doubled)

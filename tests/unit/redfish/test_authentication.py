@@ -175,10 +175,10 @@ class TestAuthentication(base.AccountsTestCase):
         self.ask(SYSTEMS, 200, headers=self.auth('Administrator'))
         self.useFixture(fixtures.MockPatchObject(
             login, '_check_with_bcrypt', mock.Mock(
-                side_effect=authenticator.LoginThrottled(3.5))))
+                side_effect=authenticator.LoginThrottled())))
         answer = self.ask(SYSTEMS, 503,
                           headers=self.auth('Administrator', 'guess'))
-        self.assertEqual('4', answer.headers['Retry-After'])
+        self.assertEqual('1', answer.headers['Retry-After'])
         self.assertIn('ServiceTemporarilyUnavailable', answer.text)
         answer = self.client.post(base.SESSIONS, json={
             'UserName': 'Administrator', 'Password': 'other guess'})

@@ -113,6 +113,7 @@ class Delivery:
 
     def _run(self) -> None:
         loop = self._loop
+        asyncio.set_event_loop(loop)    # for `gather`
         try:
             loop.run_forever()
         finally:

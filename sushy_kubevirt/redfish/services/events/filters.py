@@ -122,7 +122,7 @@ class Expression:
     """
 
     def __init__(self, text: str) -> None:
-        self.text = text
+
         self._tokens = _tokens(text)
         self._position = 0
         self._terms = 0
@@ -146,22 +146,18 @@ class Expression:
         return ''
 
     def _parse_or(self, depth: int) -> _Test:
-        parts = [self._parse_and(depth)]
-        while self._word().lower() == 'or':
-            self._position += 1
-            parts.append(self._parse_and(depth))
-        if len(parts) == 1:
-            return parts[0]
-        return lambda record: any(part(record) for part in parts)
+        return self._parse_joined('or', any, lambda: self._parse_joined(
+            'and', all, lambda: self._parse_unary(depth)))
 
-    def _parse_and(self, depth: int) -> _Test:
-        parts = [self._parse_unary(depth)]
-        while self._word().lower() == 'and':
+    def _parse_joined(self, word: str,
+                      combine: abc.Callable[[abc.Iterable[bool]], bool],
+                      parse: abc.Callable[[], _Test]) -> _Test:
+        """Parse what a word joins; without the word it is one part."""
+        parts = [parse()]
+        while self._word().lower() == word:
             self._position += 1
-            parts.append(self._parse_unary(depth))
-        if len(parts) == 1:
-            return parts[0]
-        return lambda record: all(part(record) for part in parts)
+            parts.append(parse())
+        return lambda record: combine(part(record) for part in parts)
 
     def _parse_unary(self, depth: int) -> _Test:
         if depth > _MAX_DEPTH:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import collections
 from collections import abc
 import contextlib
-import dataclasses
 import json
 import logging
 import secrets
@@ -49,24 +48,6 @@ class TooMany(Exception):
     """The owner has no stream left."""
 
 
-@dataclasses.dataclass(frozen=True)
-class StreamInfo:
-    """An open stream, shown as a subscription.
-
-    :param id: subscription id
-    :param owner: to whose share it belongs, see `shares`
-    :param client: address and port of the client
-    :param context: generated text, Context of its events
-    :param filter: text of its ``$filter``
-    """
-
-    id: str
-    owner: str
-    client: str
-    context: str
-    filter: str
-
-
 class Streams:
     """The open streams.
 
@@ -98,82 +79,60 @@ class Streams:
         slot = self._slots.take(owner)
         if slot is None:
             raise TooMany
-        stream = Stream(self, slot, owner, expression, client, connected,
-                        authorized, disconnect)
-        self._open[stream.info.id] = stream
+        stream = Stream(slot, expression, client, connected, authorized,
+                        disconnect)
+        self._open[stream.id] = stream
+        slot.callback(self._open.pop, stream.id)
         if last is not None:
             stream.replay(self._history(), last)
         return stream
 
-    def all(self) -> tuple[StreamInfo, ...]:
-        """Describe all streams."""
-        return tuple(stream.info for stream in tuple(self._open.values()))
+    def all(self) -> tuple[Stream, ...]:
+        """Return the open streams."""
+        return tuple(self._open.values())
 
-    def get(self, id_: str) -> StreamInfo | None:
-        """Describe the stream with an id."""
-        stream = self._open.get(id_)
-        return stream.info if stream else None
-
-    def remove(self, id_: str) -> bool:
-        """Close a stream.
-
-        :returns: whether there was a stream with this id
-        """
-        stream = self._open.get(id_)
-        if stream is None:
-            return False
-        self.terminate(stream)
-        return True
+    def get(self, id_: str) -> Stream | None:
+        """Find a stream."""
+        return self._open.get(id_)
 
     def take(self, record: event_record.Record) -> None:
         """Send a record on all streams that select it."""
-        for stream in tuple(self._open.values()):
+        for stream in self.all():
             stream.take(record)
 
     def close(self) -> None:
         """End all streams."""
-        for stream in tuple(self._open.values()):
+        for stream in self.all():
             stream.end()
-
-    def terminate(self, stream: Stream) -> None:
-        """End a stream; disconnect its client after `GRACE_SECONDS`."""
-        stream.end()
-        timer = threading.Timer(GRACE_SECONDS, self._disconnect, (stream,))
-        timer.daemon = True
-        timer.start()
-
-    def _disconnect(self, stream: Stream) -> None:
-        if stream.info.id in self._open:
-            stream.disconnect()
-
-    def unregister(self, stream: Stream) -> None:
-        """Remove a closed stream from the open ones."""
-        if self._open.pop(stream.info.id, None) is not None:
-            stream.slot.close()
 
 
 class Stream:
-    """An iterable of bytes to send to a client; a WSGI response body."""
+    """An iterable of bytes to send to a client; a WSGI response body.
 
-    def __init__(self, streams: Streams, slot: contextlib.ExitStack,
-                 owner: str,
+    :param slot: ends with the stream
+    :ivar id: Id of the subscription as which it is shown
+    :ivar client: address and port of the client
+    :ivar context: generated text, Context of its events
+    """
+
+    def __init__(self, slot: contextlib.ExitStack,
                  expression: filters.Expression, client: str,
                  connected: abc.Callable[[], bool],
                  authorized: abc.Callable[[], bool],
                  disconnect: abc.Callable[[], None]) -> None:
-        self._streams = streams
-        self.slot = slot
+        self.id = secrets.token_hex(8)
+        self.client = client
+        self.context = secrets.token_urlsafe(12)
+        self._slot = slot
         self._expression = expression
         self._connected = connected
         self._authorized = authorized
-        self.disconnect = disconnect
+        self._disconnect = disconnect
         self._condition = threading.Condition()
         self._queue: collections.deque[
             event_record.Record] = collections.deque()
-        self._ended = False
         self._first = True
-        self.info = StreamInfo(secrets.token_hex(8), owner, client,
-                               secrets.token_urlsafe(12), expression.text)
+        self._ended = self._closed = False
 
     def take(self, record: event_record.Record) -> None:
         """Queue a record if the stream selects it; end it if it is full."""
@@ -186,9 +145,8 @@ class Stream:
                 self._condition.notify_all()
         if full and not self._ended:
             LOG.warning('Event stream %s closed: client %s is too slow, %d '
-                        'events wait', self.info.id, self.info.client,
-                        MAX_QUEUE)
-            self._streams.terminate(self)
+                        'events wait', self.id, self.client, MAX_QUEUE)
+            self.terminate()
 
     def replay(self, history: list[event_record.Record], last: str) -> None:
         """Queue the events after a given one.
@@ -211,6 +169,17 @@ class Stream:
             self._ended = True
             self._condition.notify_all()
 
+    def terminate(self) -> None:
+        """End the stream; disconnect its client after `GRACE_SECONDS`."""
+        self.end()
+        timer = threading.Timer(GRACE_SECONDS, self._disconnect_late)
+        timer.daemon = True
+        timer.start()
+
+    def _disconnect_late(self) -> None:
+        if not self._closed:
+            self._disconnect()
+
     def __iter__(self) -> Stream:
         return self
 
@@ -232,7 +201,7 @@ class Stream:
         if not self._authorized():
             raise StopIteration
         if record is not None:
-            return _message(record, self.info.context)
+            return _message(record, self.context)
         if self._ended or self._is_over():
             raise StopIteration
         return b': still here\n\n'
@@ -243,7 +212,8 @@ class Stream:
     def close(self) -> None:
         """Release the stream; called by the server at the end (PEP 3333)."""
         self.end()
-        self._streams.unregister(self)
+        self._closed = True
+        self._slot.close()
 
 
 def _message(record: event_record.Record, context: str) -> bytes:

@@ -196,13 +196,8 @@ class Subscriptions:
 
         :raises: `errors.MachineError` if they cannot be read
         """
-        for fresh in (False, True):
-            # It may have been created by another host a moment ago.
-            for subscription in self._parse_section(
-                    self._state.read(_SECTION, fresh=fresh)):
-                if subscription.id == id_:
-                    return subscription
-        return None
+        return next((subscription for subscription in self.all()
+                     if subscription.id == id_), None)
 
     def add(self, destination: str, **fields: typing.Any) -> Subscription:
         """Create a subscription.
@@ -229,18 +224,13 @@ class Subscriptions:
         :raises: `errors.InvalidValue`, `errors.MachineError`
         """
         check_headers(fields.get('headers', ()))
-        changed: list[Subscription] = []
 
         def edit(section: objects.Json) -> None:
-            del changed[:]
             before = _parse_valid(id_, section.get(id_))
             if before is not None:
-                after = dataclasses.replace(before, **fields)
-                self._store(section, after)
-                changed.append(after)
+                self._store(section, dataclasses.replace(before, **fields))
 
-        self._state.update(_SECTION, edit)
-        return changed[0] if changed else None
+        return _parse_valid(id_, self._state.update(_SECTION, edit).get(id_))
 
     def _store(self, section: objects.Json, subscription: Subscription
                ) -> None:

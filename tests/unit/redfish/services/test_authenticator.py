@@ -64,13 +64,8 @@ class AuthenticatorTestCase(base.BaseTestCase):
         )
 
     def assert_throttled(self, name, password, source=HERE):
-        return self.assertRaises(
-            authenticator.LoginThrottled,
-            self.login.check,
-            name,
-            password,
-            source,
-        ).retry_after
+        self.assertRaises(authenticator.LoginThrottled, self.login.check,
+                          name, password, source)
 
     def test_hashes_correct_password_once(self):
         for _ in range(5):
@@ -140,7 +135,6 @@ class AuthenticatorTestCase(base.BaseTestCase):
         self.mounted('admin', password)
         self.assert_accepted('admin', password)
         self.assert_refused('admin', password[:-1])
-        self.assert_refused('admin', account_files.prehash(password))
 
     def test_password_change(self):
         self.assert_accepted('admin', b'secret')
@@ -188,7 +182,7 @@ class AuthenticatorTestCase(base.BaseTestCase):
     def test_delays_wrong_passwords_more_and_more(self):
         self.delays(0.05)
         spent = []
-        for number in range(login_throttle.PAIR.free + 2):
+        for number in range(login_throttle.PAIR + 2):
             begin = time.monotonic()
             self.assert_refused('admin', b'%d' % number)
             spent.append(time.monotonic() - begin)

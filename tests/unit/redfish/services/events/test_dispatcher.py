@@ -236,20 +236,20 @@ class StreamsTestCase(base.BaseTestCase):
         text = next(one).decode()
         self.assertTrue(text.startswith(f'id: {record.id}\ndata: {{'))
         self.assertTrue(text.endswith('}\n\n'))
-        self.assertEqual('192.0.2.1:5', all_.get(one.info.id).client)
+        self.assertEqual('192.0.2.1:5', all_.get(one.id).client)
         one.close()
-        self.assertIsNone(all_.get(one.info.id))
+        self.assertIsNone(all_.get(one.id))
         self.assertRaises(StopIteration, next, one)
 
     def test_removed_stream_ends(self):
         all_ = self.streams()
         one = self.open(all_)
-        self.assertEqual((one.info,), all_.all())
+        self.assertEqual((one,), all_.all())
         next(one)
-        self.assertTrue(all_.remove(one.info.id))
+        one.terminate()
         self.assertRaises(StopIteration, next, one)
         one.close()
-        self.assertFalse(all_.remove(one.info.id))
+        self.assertEqual((), all_.all())
 
     def test_limits_number_of_streams(self):
         all_ = self.streams(streams=2)
@@ -313,8 +313,8 @@ class StreamsTestCase(base.BaseTestCase):
         one = self.open(all_, disconnect=stuck.set)
         two = self.open(all_, disconnect=full.set)
         three = self.open(all_, disconnect=done.set)
-        self.assertTrue(all_.remove(one.info.id))
-        self.assertTrue(all_.remove(three.info.id))
+        one.terminate()
+        three.terminate()
         three.close()
         for _ in range(server_sent_events.MAX_QUEUE + 1):
             two.take(event_record.make(

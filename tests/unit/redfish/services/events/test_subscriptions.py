@@ -20,7 +20,7 @@ class State:
     def __init__(self, **sections):
         self.sections = sections
 
-    def read(self, section, fresh=False):
+    def read(self, section):
         return self.sections.get(section) or {}
 
     cached = read
@@ -29,6 +29,7 @@ class State:
         changed = copy.deepcopy(self.sections.get(section) or {})
         edit(changed)
         self.sections[section] = json.loads(json.dumps(changed))
+        return self.sections[section]
 
 
 class SharesTestCase(base.BaseTestCase):
