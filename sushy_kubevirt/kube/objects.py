@@ -269,3 +269,25 @@ class VirtualMachineBMC(Object, total=False):
 
     spec: Json
     status: VirtualMachineBMCStatus
+
+
+def labels_of(obj: AnyObject) -> dict[str, str]:
+    """Return ``metadata.labels``; empty if there are none."""
+    return obj['metadata'].get('labels') or {}
+
+
+def annotations_of(obj: AnyObject) -> dict[str, str]:
+    """Return ``metadata.annotations``; empty if there are none."""
+    return obj['metadata'].get('annotations') or {}
+
+
+def conditions_of(obj: AnyObject) -> dict[str, Condition]:
+    """Return ``status.conditions`` by type."""
+    return {condition['type']: condition for condition in (
+        obj.get('status') or {}).get('conditions') or ()}
+
+
+def holds(obj: AnyObject, type_: str) -> bool:
+    """Tell whether an object has a condition with status ``True``."""
+    condition = conditions_of(obj).get(type_)
+    return condition is not None and condition.get('status') == 'True'

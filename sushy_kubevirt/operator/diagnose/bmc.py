@@ -124,7 +124,7 @@ def _observe(reader: readers.Reader, checked: Bmc) -> None:
         live, reader.get(bmc_resources.VM, bmc.vm.namespace, bmc.vm.name),
         auth, source, tls, user_tls, state,
         placed=_placed(reader, bmc, checked.body),
-        route_problem=None if not bmc.route or reader.serves(
+        route_problem=None if not bmc.route or reader.client.serves_group(
             bmc_resources.ROUTE.group) else routes.MISSING)
     checked.verdict = verdict.judge(bmc, checked.facts, deployments.Defaults(
         '', allowed_images=(permissions.ANY,)))
@@ -169,11 +169,10 @@ def _placed(reader: readers.Reader, bmc: spec.Bmc,
 
 def status(bmc: Bmc) -> abc.Iterator[findings.Finding]:
     """Check the conditions of one BMC."""
-    stored = {condition['type']: conditions.Condition(
-        condition['type'], condition['status'] == 'True',
-        condition.get('reason', ''), condition.get('message', ''))
-        for condition in (bmc.body.get('status') or {}).get(
-            'conditions') or ()}
+    stored = {type_: conditions.Condition(
+        type_, condition['status'] == 'True', condition.get('reason', ''),
+        condition.get('message', ''))
+        for type_, condition in objects.conditions_of(bmc.body).items()}
     if not stored:
         yield findings.problem(
             'NotManaged', 'It has no status: no operator manages '
@@ -181,11 +180,13 @@ def status(bmc: Bmc) -> abc.Iterator[findings.Finding]:
             '(--namespace).')
     present = dict(stored)
     if bmc.facts is not None and bmc.verdict is not None:
+        placed = bmc.facts.placed
         for condition in conditions.conditions(
                 bmc.spec, bmc.facts, bmc.verdict):
             if (stored.get(condition.type, condition).reason not in _ITS_OWN
+                    # Only the operator knows why a BMC has no slot.
                     and not (condition.type == conditions.EMULATOR
-                             and _waits_for_slot(bmc.facts.placed))):
+                             and placed.wanted and placed.slot is None)):
                 present[condition.type] = condition
     outdated = [type_ for type_, was in stored.items()
                 if type_ != conditions.READY
@@ -209,12 +210,6 @@ def status(bmc: Bmc) -> abc.Iterator[findings.Finding]:
         yield findings.ok('ServiceReady', 'All conditions are fulfilled.')
 
 
-def _waits_for_slot(placed: placement.Placement) -> bool:
-    """Tell whether a BMC has no place in a shared pod: only the operator knows
-    why, such as a foreign object of the shard."""
-    return placed.wanted and placed.slot is None
-
-
 def not_ready(
         reader: readers.Reader,
         settings: operator_state.Settings) -> abc.Iterator[findings.Finding]:
@@ -225,11 +220,8 @@ def not_ready(
             count += 1
             metadata = body['metadata']
             name = f"{metadata['namespace']}/{metadata['name']}"
-            ready = next((
-                condition for condition in (body.get('status') or {}).get(
-                    'conditions') or ()
-                if condition['type'] == conditions.READY),
-                objects.Condition())
+            ready: objects.Condition = objects.conditions_of(body).get(
+                conditions.READY, {})
             if ready.get('status') != 'True':
                 yield findings.problem(
                     ready.get('reason', 'NotManaged'),

@@ -44,9 +44,7 @@ def definition(reader: readers.Reader) -> abc.Iterator[findings.Finding]:
             MISSING, f'The CustomResourceDefinition {name} is not installed.',
             remedy())
         return
-    if not any(condition.get('type') == 'Established'
-               and condition.get('status') == 'True' for condition in (
-                   installed.get('status') or {}).get('conditions') or ()):
+    if not objects.holds(installed, 'Established'):
         yield findings.problem(
             'DefinitionNotEstablished',
             f'The CustomResourceDefinition {name} is not established.',

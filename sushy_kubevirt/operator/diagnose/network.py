@@ -107,15 +107,10 @@ def _node(reader: readers.Reader) -> str | None:
         nodes = reader.list(kinds.NODE)
     except errors.MachineError:
         return None
-    for status in (node.get('status') or {} for node in nodes):
-        if any(condition.get('type') == 'Ready'
-               and condition.get('status') == 'True'
-               for condition in status.get('conditions') or ()):
-            for address in status.get('addresses') or ():
-                if address.get('type') == 'InternalIP':
-                    internal: str = address['address']
-                    return internal
-    return None
+    return next((
+        address['address'] for node in nodes if objects.holds(node, 'Ready')
+        for address in node['status'].get('addresses') or ()
+        if address.get('type') == 'InternalIP'), None)
 
 
 def _judge(reader: readers.Reader, bmc: bmcs.Bmc, system_namespace: str,

@@ -93,7 +93,7 @@ def settings(reader: readers.Reader, namespace: str) -> Settings:
 def hosts(reader: readers.Reader,
           settings: Settings) -> abc.Iterator[findings.Finding]:
     """Check whether the operator knows the networks of Services."""
-    if settings.denies_hosts or reader.serves_kind(
+    if settings.denies_hosts or reader.client.serves(
             cluster_hosts.SERVICE_CIDR):
         yield findings.ok('ServicesDenied',
                           'BMCs may not reach the networks of Services.')

@@ -59,18 +59,6 @@ class Reader:
             raise OutOfTime('the time for all checks is over; see --timeout')
         return min(left, limit)
 
-    def version(self) -> str:
-        """Return ``gitVersion`` of the API server, such as ``v1.34.4``."""
-        return self.client.version().get('gitVersion', '')
-
-    def serves(self, group: str) -> bool:
-        """Tell whether the API server serves an API group."""
-        return self.client.serves_group(group)
-
-    def serves_kind(self, resource: api_resources.AnyResource) -> bool:
-        """Tell whether the API server serves a kind."""
-        return self.client.serves(resource)
-
     def get(self, resource: api_resources.Resource[objects.ObjectT],
             namespace: str | None, name: str) -> objects.ObjectT | None:
         """Return the object, a dict; None if it does not exist."""
@@ -117,18 +105,15 @@ class Reader:
             this program
         """
         spec: objects.Json = {'resourceAttributes': attributes}
-        if account is None:
-            return self._allowed(kinds.SELF_ACCESS_REVIEW, spec)
-        namespace, name = account
-        spec['user'] = f'system:serviceaccount:{namespace}:{name}'
-        spec['groups'] = [
-            'system:serviceaccounts', f'system:serviceaccounts:{namespace}',
-            'system:authenticated']
-        return self._allowed(kinds.ACCESS_REVIEW, spec)
-
-    def _allowed(self, resource: api_resources.Resource[objects.Json],
-                 spec: objects.Json) -> bool:
-        status = self._review(resource, spec=spec).get('status') or {}
+        if account is not None:
+            namespace, name = account
+            spec['user'] = f'system:serviceaccount:{namespace}:{name}'
+            spec['groups'] = [
+                'system:serviceaccounts',
+                f'system:serviceaccounts:{namespace}', 'system:authenticated']
+        status = self._review(
+            kinds.SELF_ACCESS_REVIEW if account is None
+            else kinds.ACCESS_REVIEW, spec=spec).get('status') or {}
         return bool(status.get('allowed'))
 
     def _review(self, resource: api_resources.Resource[objects.Json],

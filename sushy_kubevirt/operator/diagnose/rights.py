@@ -45,7 +45,7 @@ def operator(reader: readers.Reader, settings: operator_state.Settings
     rules = list(everywhere['rules'])
     if settings.auto_create:
         rules += manifests.added_rules(manifests.AUTO_CREATE)
-    if reader.serves(bmc_resources.ROUTE.group):
+    if reader.client.serves_group(bmc_resources.ROUTE.group):
         rules += manifests.added_rules(manifests.OPENSHIFT)
     asked = [request for namespace in settings.namespaces or ('',)
              for request in attributes(rules, namespace)]

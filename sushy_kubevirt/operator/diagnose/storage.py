@@ -76,9 +76,9 @@ def _classes(reader: readers.Reader) -> dict[str, objects.Json]:
 def _default(classes: abc.Iterable[objects.Json]) -> str | None:
     """Find the default class as CDI does: of several, the newest."""
     for keys in ((_VIRT_DEFAULT,), _DEFAULT):
-        marked = [metadata for metadata in (
-            storage_class['metadata'] for storage_class in classes)
-            if any((metadata.get('annotations') or {}).get(key) == 'true'
+        marked = [
+            storage_class['metadata'] for storage_class in classes
+            if any(objects.annotations_of(storage_class).get(key) == 'true'
                    for key in keys)]
         if marked:
             marked.sort(key=lambda metadata: metadata['name'])
@@ -98,7 +98,7 @@ def _check(reader: readers.Reader, storage_class: objects.Json, what: str,
             'NoProvisioner', f'{what} has no provisioner: a medium '
             'waits until an administrator creates a volume for it.',
             'Use a class with a provisioner.')
-    if not reader.serves(api_resources.DATA_VOLUME.group):
+    if not reader.client.serves_group(api_resources.DATA_VOLUME.group):
         return
     profile = reader.get(kinds.STORAGE_PROFILE, None, name) or {}
     modes = sorted({

@@ -60,7 +60,7 @@ def kubernetes(reader: readers.Reader) -> abc.Iterator[findings.Finding]:
     :raises: `errors.Unavailable` if the credentials are refused, too
     """
     try:
-        version = reader.version()
+        version = _kubernetes(reader)
     except errors.AccessDenied as e:
         # Everybody may read it: the credentials are refused.
         raise errors.Unavailable(str(e)) from None
@@ -77,7 +77,7 @@ def kubernetes(reader: readers.Reader) -> abc.Iterator[findings.Finding]:
 
 def kubevirt(reader: readers.Reader) -> abc.Iterator[findings.Finding]:
     """Check KubeVirt: its version, its state and its feature gates."""
-    if not reader.serves(api_resources.KUBEVIRT.group):
+    if not reader.client.serves_group(api_resources.KUBEVIRT.group):
         yield findings.problem(
             'KubeVirtMissing', 'KubeVirt is not installed.',
             'Install it: https://kubevirt.io/user-guide/cluster_admin/'
@@ -93,14 +93,14 @@ def kubevirt(reader: readers.Reader) -> abc.Iterator[findings.Finding]:
     status = installed[0].get('status') or {}
     version = feature_gates.version(status) or ''
     yield _version(KUBEVIRT, version, tuple(KUBEVIRT_VERSIONS))
-    yield from _pair(reader.version(), version)
-    yield from _deployed(status)
+    yield from _pair(_kubernetes(reader), version)
+    yield from _deployed(installed[0])
     yield from _gates(reader, version)
 
 
 def cdi(reader: readers.Reader) -> abc.Iterator[findings.Finding]:
     """Check CDI: whether it is there, its version and its state."""
-    if not reader.serves(api_resources.DATA_VOLUME.group):
+    if not reader.client.serves_group(api_resources.DATA_VOLUME.group):
         yield findings.warning('CDIMissing', f'{media_cdi.NO_CDI}.')
         return
     installed = reader.list(kinds.CDI)
@@ -113,7 +113,12 @@ def cdi(reader: readers.Reader) -> abc.Iterator[findings.Finding]:
     # As KubeVirt, CDI writes the observed version when it is deployed.
     yield _version(CDI, status.get('observedVersion')
                    or status.get('targetVersion') or '', CDI_VERSIONS)
-    yield from _deployed(status)
+    yield from _deployed(installed[0])
+
+
+def _kubernetes(reader: readers.Reader) -> str:
+    """Return the version of the API server, such as ``v1.34.4``."""
+    return reader.client.version().get('gitVersion', '')
 
 
 def _version(project: str, version: str,
@@ -150,7 +155,7 @@ def _pair(kubernetes: str, kubevirt: str) -> abc.Iterator[findings.Finding]:
             "Upgrade the older of the two; see KubeVirt's support matrix.")
 
 
-def _deployed(status: objects.Json) -> abc.Iterator[findings.Finding]:
+def _deployed(installed: objects.AnyObject) -> abc.Iterator[findings.Finding]:
     """Check the conditions that the operators of KubeVirt and CDI write.
 
     While they deploy or update, with condition Progressing, Available may be
@@ -158,23 +163,21 @@ def _deployed(status: objects.Json) -> abc.Iterator[findings.Finding]:
     ``UpdateConditionsUpdating`` in pkg/virt-operator/util/client.go of
     KubeVirt 1.9).
     """
-    said = {condition.get('type'): condition
-            for condition in status.get('conditions') or ()}
-    progress = said.get('Progressing') or {}
-    if progress.get('status') == 'True':
+    said = objects.conditions_of(installed)
+    if objects.holds(installed, 'Progressing'):
         yield findings.warning(
             'NotDeployed', 'Its operator is at work: '
-            f"{progress.get('message', '')}", _WAIT)
+            f"{said['Progressing'].get('message', '')}", _WAIT)
         return
     for type_, bad in (('Available', 'False'), ('Degraded', 'True')):
-        condition = said.get(type_) or {}
+        condition: objects.Condition = said.get(type_, {})
         if condition.get('status') == bad:
             yield findings.problem(
                 'NotAvailable', f'Its condition {type_} is {bad}: '
                 f"{condition.get('message', '')}",
                 'See the pods of its namespace.')
             return
-    phase = status.get('phase')
+    phase = (installed.get('status') or {}).get('phase')
     if phase == 'Deployed':
         yield findings.ok('Deployed', 'It is deployed.')
     else:

@@ -330,12 +330,10 @@ class ClaimController:
     def _tell_failure(self, vm: objects.VirtualMachine,
                       claim: claims.Claim | None) -> None:
         """Tell why KubeVirt cannot create a VM's disks, or start it."""
-        for condition in (vm.get('status') or {}).get('conditions') or ():
-            if claim and (condition['type'], condition['status']) == (
-                    'Failure', 'True'):
-                self._tell(claim, 'VirtualMachineFailed', (
-                    f"VM {vm['metadata']['name']}: "
-                    f"{condition.get('message', '')}"))
+        if claim and objects.holds(vm, 'Failure'):
+            message = objects.conditions_of(vm)['Failure'].get('message', '')
+            self._tell(claim, 'VirtualMachineFailed',
+                       f"VM {vm['metadata']['name']}: {message}")
 
     async def _keep(self, vm: objects.VirtualMachine) -> None:
         """Have a BMC for a VM."""
@@ -432,7 +430,7 @@ class ClaimController:
         if now - read > LABEL_SECONDS:
             body = await self._api.get(
                 NAMESPACE, None, namespace, metadata_only=True)
-            labels = body['metadata'].get('labels') or {}
+            labels = objects.labels_of(body)
             self._labels[namespace] = now, labels
         return labels
 

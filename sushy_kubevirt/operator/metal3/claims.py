@@ -71,9 +71,8 @@ def read(body: objects.AnyObject) -> Claim:
     metadata, its = body['metadata'], body.get('spec') or {}
     status = body.get('status') or {}
     host = status.get('bareMetalHost') or {}
-    associated: objects.Json = next((
-        condition for condition in status.get('conditions') or ()
-        if condition['type'] == 'Associated'), {})
+    associated: objects.Condition = objects.conditions_of(body).get(
+        'Associated', {})
     return Claim(
         metadata['namespace'], metadata['name'], metadata['uid'],
         its.get('hostSelector') or {}, its.get('failureDomain') or '',

@@ -133,7 +133,7 @@ def copied_labels(vm: objects.AnyObject, options: command_line.Options
 
     :param vm: its metadata is enough
     """
-    its = vm['metadata'].get('labels') or {}
+    its = objects.labels_of(vm)
     copied = {name: value for name, value in its.items()
               if is_copied(name, options)}
     if options.host_failure_domain in its:
@@ -168,7 +168,7 @@ def link(bmc: spec.Bmc) -> dict[str, str]:
 
 def is_ours(bmc: spec.Bmc, obj: objects.AnyObject) -> bool:
     """Tell whether a host or its Secret was created for a BMC."""
-    its = obj['metadata'].get('labels') or {}
+    its = objects.labels_of(obj)
     return (its.get(naming.MANAGED_BY) == naming.OPERATOR
             and its.get(stored_names.BMC_UID) == bmc.uid)
 

@@ -189,8 +189,7 @@ class HostController:
         for other in self._macs.put(key, host):
             self._changed(other)
         if host is not None:
-            uid = (host['metadata'].get('labels') or {}).get(
-                stored_names.BMC_UID)
+            uid = objects.labels_of(host).get(stored_names.BMC_UID)
             if uid:
                 self._seen[key] = _Seen(
                     uid, host['metadata']['uid']
@@ -308,8 +307,7 @@ class HostController:
         if host is None and taken is None and paused:
             # Nothing but a move, or force, removes a paused host.
             body = await self._annotate(bmc, stored_names.HOST_MOVED, paused)
-        moved = stored_names.HOST_MOVED in (
-            body['metadata'].get('annotations') or {})
+        moved = stored_names.HOST_MOVED in objects.annotations_of(body)
         if host is not None:
             if moved:
                 # It was moved back.
@@ -334,8 +332,9 @@ class HostController:
                       vm: objects.VirtualMachine) -> host_state.State:
         status = body.get('status') or {}
         address = fields.address(bmc, status, self._options.host_external)
-        if address is None or not _is_ready(status):
-            return host_state.waiting_for_bmc(bmc, address, _is_ready(status))
+        ready = objects.holds(body, conditions.EMULATOR)
+        if address is None or not ready:
+            return host_state.waiting_for_bmc(bmc, address, ready)
         whole = await self._whole_vm(bmc.vm)
         mac = fields.boot_mac(whole)
         key = bmc.key
@@ -394,7 +393,7 @@ class HostController:
         status = body.get('status') if body else None
         address = fields.address(
             bmc, status or {}, self._options.host_external)
-        labels = host['metadata'].get('labels') or {}
+        labels = objects.labels_of(host)
         wanted = fields.merged_labels(labels, bmc, vm, self._options)
         if labels != wanted:
             host = await self._patch(host, '/metadata/labels', wanted)
@@ -477,11 +476,11 @@ class HostController:
                     if self._secrets.version(_secret_key(bmc.key)) is not None:
                         await self._put_secret(bmc)
                     return host_state.waiting_for_host(
-                        bmc, host, _is_ready(body.get('status') or {}))
+                        bmc, host, objects.holds(body, conditions.EMULATOR))
                 # Ironic would try for long to reach a BMC that is gone.
                 try:
                     await self._patch(host, '/metadata/annotations', {
-                        **(host['metadata'].get('annotations') or {}),
+                        **objects.annotations_of(host),
                         host_state.DETACHED: ''})
                 except _REFUSALS as e:
                     LOG.warning('BareMetalHost %s is not waited for, though '
@@ -618,14 +617,8 @@ def _is_held(obj: objects.AnyObject) -> bool:
         obj['metadata'].get('finalizers') or ())
 
 
-def _is_ready(status: objects.VirtualMachineBMCStatus) -> bool:
-    return any(condition['type'] == conditions.EMULATOR
-               and condition['status'] == 'True'
-               for condition in status.get('conditions') or ())
-
-
 def _is_overridden(*subjects: objects.AnyObject | None) -> bool:
     """Tell whether a user wants no wait for the host of a BMC and a VM."""
     return any(
-        (obj['metadata'].get('annotations') or {}).get(stored_names.SKIP_HOST)
-        == 'true' for obj in subjects if obj)
+        objects.annotations_of(obj).get(stored_names.SKIP_HOST) == 'true'
+        for obj in subjects if obj)

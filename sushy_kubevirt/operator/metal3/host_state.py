@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from collections import abc
 import dataclasses
 import typing
 
@@ -82,7 +81,7 @@ def of(host: objects.Json) -> State:
     """Make the state of a host that exists."""
     status = host.get('status') or {}
     name = host['metadata']['name']
-    if DELETE_FOR_MOVE in _annotations(host):
+    if DELETE_FOR_MOVE in objects.annotations_of(host):
         return _state(True, 'HostMoving', f'BareMetalHost {name} is being '
                       'moved to another cluster.', host)
     if 'deletionTimestamp' in host['metadata']:
@@ -90,7 +89,7 @@ def of(host: objects.Json) -> State:
                       f'BareMetalHost {name} is being deleted.{_pause(host)} '
                       'Another one is created then; '
                       'spec.bareMetalHost.enabled=false prevents that.', host)
-    if PAUSED in _annotations(host):
+    if PAUSED in objects.annotations_of(host):
         return _state(True, 'HostPaused',
                       f'BareMetalHost {name} is paused. If it is moved to '
                       'another cluster, no other is created here.', host)
@@ -265,7 +264,7 @@ def _override(bmc: spec.Bmc) -> str:
 
 def _pause(host: objects.Json) -> str:
     return (f' It is paused: remove its annotation {PAUSED} to go on.'
-            if PAUSED in _annotations(host) else '')
+            if PAUSED in objects.annotations_of(host) else '')
 
 
 def _error(status: objects.Json) -> str:
@@ -276,7 +275,8 @@ def _error(status: objects.Json) -> str:
 
 def is_paused(host: objects.AnyObject) -> bool:
     """Tell whether a host is paused, or being moved to another cluster."""
-    return not {PAUSED, DELETE_FOR_MOVE}.isdisjoint(_annotations(host))
+    return not {PAUSED, DELETE_FOR_MOVE}.isdisjoint(
+        objects.annotations_of(host))
 
 
 def was_paused(bmc: objects.AnyObject) -> bool:
@@ -286,7 +286,7 @@ def was_paused(bmc: objects.AnyObject) -> bool:
     """
     status = bmc.get('status') or {}
     return bool((status.get('bareMetalHost') or {}).get('paused')) or (
-        stored_names.HOST_MOVED in _annotations(bmc))
+        stored_names.HOST_MOVED in objects.annotations_of(bmc))
 
 
 def provisioned(host: objects.AnyObject) -> str | None:
@@ -296,14 +296,14 @@ def provisioned(host: objects.AnyObject) -> str | None:
     """
     history = (host.get('status') or {}).get('operationHistory') or {}
     begun: str | None = (history.get('provision') or {}).get('start')
-    if stored_names.HAD_HOST in _annotations(host):
+    if stored_names.HAD_HOST in objects.annotations_of(host):
         return begun or host['metadata']['creationTimestamp']
     return begun
 
 
 def is_detached(host: objects.AnyObject) -> bool:
     """Tell whether a host is not managed by Ironic."""
-    return DETACHED in _annotations(host)
+    return DETACHED in objects.annotations_of(host)
 
 
 def merged(old: objects.VirtualMachineBMCStatus, state: State | None,
@@ -327,7 +327,3 @@ def merged(old: objects.VirtualMachineBMCStatus, state: State | None,
     if others or 'conditions' in old:
         new['conditions'] = others
     return new
-
-
-def _annotations(host: objects.AnyObject) -> abc.Mapping[str, str]:
-    return host['metadata'].get('annotations') or {}

@@ -58,7 +58,8 @@ def is_template(vm: objects.AnyObject) -> bool:
 
     :param vm: its metadata is enough
     """
-    return _annotations(vm).get(stored_names.CLAIM_TEMPLATE) == 'true'
+    marked = objects.annotations_of(vm).get(stored_names.CLAIM_TEMPLATE)
+    return marked == 'true'
 
 
 def claim_of(vm: objects.AnyObject) -> ClaimRef | None:
@@ -67,8 +68,8 @@ def claim_of(vm: objects.AnyObject) -> ClaimRef | None:
     :param vm: its metadata is enough
     :returns: None if it was made for none
     """
-    uid = (vm['metadata'].get('labels') or {}).get(stored_names.CLAIM_UID)
-    namespace, slash, name = _annotations(vm).get(
+    uid = objects.labels_of(vm).get(stored_names.CLAIM_UID)
+    namespace, slash, name = objects.annotations_of(vm).get(
         stored_names.CLAIM, '').partition('/')
     return ClaimRef(objects.ObjectKey(namespace, name), uid) if (
         uid and slash and name) else None
@@ -76,14 +77,13 @@ def claim_of(vm: objects.AnyObject) -> ClaimRef | None:
 
 def labels(vm: objects.AnyObject) -> dict[str, str]:
     """List the labels of a template that its VMs get."""
-    return {key: value
-            for key, value in (vm['metadata'].get('labels') or {}).items()
+    return {key: value for key, value in objects.labels_of(vm).items()
             if key != _INSTANCE}
 
 
 def template_name(vm: objects.AnyObject) -> str | None:
     """Find the name of the template of a VM."""
-    return _annotations(vm).get(stored_names.CLAIM_SOURCE)
+    return objects.annotations_of(vm).get(stored_names.CLAIM_SOURCE)
 
 
 def limit(vm: objects.AnyObject) -> int | None:
@@ -91,7 +91,7 @@ def limit(vm: objects.AnyObject) -> int | None:
 
     :raises: `Unusable`
     """
-    text = _annotations(vm).get(stored_names.CLAIM_LIMIT)
+    text = objects.annotations_of(vm).get(stored_names.CLAIM_LIMIT)
     if text is None:
         return None
     if re.fullmatch('[0-9]{1,6}', text):
@@ -214,7 +214,7 @@ def vm(template: objects.VirtualMachine, claim: claims.Claim, attempt: int = 0
                        naming.MANAGED_BY: naming.OPERATOR,
                        stored_names.CLAIM_UID: claim.uid},
             'annotations': {
-                **{key: value for key, value in _annotations(
+                **{key: value for key, value in objects.annotations_of(
                     template).items() if not key.startswith(_OWN)},
                 stored_names.CLAIM: f'{claim.namespace}/{claim.name}',
                 stored_names.CLAIM_SOURCE: metadata['name']}},
@@ -250,10 +250,9 @@ def bmc(vm: objects.VirtualMachine, selected: abc.Container[str],
 
 def is_bmc_of(vm: objects.AnyObject, bmc: objects.AnyObject) -> bool:
     """Tell whether a BMC was made here for a VM."""
-    metadata = bmc['metadata']
-    return (stored_names.CLAIM_UID in (metadata.get('labels') or {})
-            and any(owner.get('uid') == vm['metadata']['uid']
-                    for owner in metadata.get('ownerReferences') or ()))
+    return stored_names.CLAIM_UID in objects.labels_of(bmc) and any(
+        owner.get('uid') == vm['metadata']['uid']
+        for owner in bmc['metadata'].get('ownerReferences') or ())
 
 
 #: Volumes with a DataVolume, and their fields with its name.
@@ -266,7 +265,3 @@ def _data_volume(volume: objects.AnyObject) -> str | None:
         if kind in volume:
             return volume[kind].get(field)
     return None
-
-
-def _annotations(obj: objects.AnyObject) -> abc.Mapping[str, str]:
-    return obj['metadata'].get('annotations') or {}

@@ -561,8 +561,7 @@ class Shards:
             shard, bmc_resources.DEPLOYMENT, wanted['metadata']['name'])
         waits = upgrade = False
         if live is not None:
-            stopped = stored_names.UPGRADING in (
-                live['metadata'].get('annotations') or {})
+            stopped = stored_names.UPGRADING in objects.annotations_of(live)
             ready = deployments.is_ready(live)
             upgrades = (drift.applied_digest(live) != drift.digest(wanted)
                         and (ready or stopped))
