@@ -410,7 +410,7 @@ class ClusterTestCase(base.BaseTestCase):
         changed(lambda: self.api.put('virtualmachineinstances', vmi))
         changed(lambda: self.api.delete('virtualmachineinstances', vmi))
         changed(lambda: setattr(c.gates, '_version', 'v1.99.0'))
-        changed(lambda: setattr(c.media, '_generation', 10 ** 6))
+        changed(lambda: setattr(c.media, 'changes', 10 ** 6))
         # Another VM with the UUID makes this one be identified by its uid.
         firmware = self.vm['spec']['template']['spec']['domain']['firmware']
         self.api.put('virtualmachines', api.vm(
