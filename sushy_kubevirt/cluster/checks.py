@@ -48,10 +48,6 @@ def size(text: str | int) -> str | None:
     return translated if (quantity.to_int(translated) or 0) > 0 else None
 
 
-class _WrongKind(Exception):
-    """A value is not of the kind that its key has."""
-
-
 class Checker:
     """Checks a document, and completes it with defaults."""
 
@@ -148,10 +144,18 @@ class Checker:
         assert field.kind is not None   # Ignored keys have no value.
         if not field.expressions and self._expressions(value, path):
             return self._default(field)
-        try:
-            return _CHECKS[field.kind](self, value, path, field)
-        except _WrongKind:
-            text = f'"{path[-1]}" has to be {field.kind.value}'
+        # Types of YAML's values exactly: a bool of Python is an int, too.
+        if field.kind in _SCALARS:
+            types, convert = _SCALARS[field.kind]
+            if type(value) in types:
+                converted = convert(value)
+                if converted is not None:
+                    return converted
+        else:
+            expected, check = _CHECKS[field.kind]
+            if type(value) is expected:
+                return check(self, value, path, field)
+        text = f'"{path[-1]}" has to be {field.kind.value}'
         if not isinstance(value, dict | list):
             text += f', not {wording.shown(value)}'
             if field.kind is Kind.TEXT:
@@ -167,13 +171,12 @@ class Checker:
             return True
         return False
 
-    # What follows raises _WrongKind. Other problems are recorded, and
-    # something of the right kind, or the default, is returned.
+    # What follows is called with values of the types in _CHECKS. Problems are
+    # recorded, and something of the right kind, or the default, is returned.
 
-    def _named_mappings(self, value: object, path: document.ValuePath,
+    def _named_mappings(self, value: dict[str, typing.Any],
+                        path: document.ValuePath,
                         field: fields.Field) -> dict[str, Values]:
-        if not isinstance(value, dict):
-            raise _WrongKind
         result = {}
         for name, mapping in value.items():
             where = *path, name
@@ -186,10 +189,9 @@ class Checker:
             result[name] = self._mapping(mapping, where, f'{field.path}.*')
         return result
 
-    def _list(self, value: object, path: document.ValuePath,
+    def _list(self, value: list[typing.Any],
+              path: document.ValuePath,
               field: fields.Field) -> list[Values | None]:
-        if not isinstance(value, list):
-            raise _WrongKind
         result: list[Values | None] = []
         for index, item in enumerate(value):
             where = *path, index
@@ -202,16 +204,8 @@ class Checker:
                 result.append(None)
         return result
 
-    def _fixed_mapping(self, value: object, path: document.ValuePath,
-                       field: fields.Field) -> Values:
-        if isinstance(value, dict):
-            return self._mapping(value, path, field.path)
-        raise _WrongKind
-
-    def _text(self, value: object, path: document.ValuePath,
+    def _text(self, value: str, path: document.ValuePath,
               field: fields.Field) -> object:
-        if not isinstance(value, str):
-            raise _WrongKind
         if field.choices and value not in field.choices:
             self.problem(path, wording.choice(
                 str(path[-1]), value, field.choices))
@@ -224,10 +218,8 @@ class Checker:
             return value
         return field.default
 
-    def _integer(self, value: object, path: document.ValuePath,
+    def _integer(self, value: int, path: document.ValuePath,
                  field: fields.Field) -> object:
-        if not isinstance(value, int) or isinstance(value, bool):
-            raise _WrongKind
         assert field.least is not None and field.most is not None
         if not field.least <= value <= field.most:
             self.problem(path, f'"{path[-1]}" has to be from {field.least} to '
@@ -235,42 +227,9 @@ class Checker:
             return field.default
         return value
 
-    def _boolean(self, value: object, path: document.ValuePath,
-                 field: fields.Field) -> bool:
-        if not isinstance(value, bool):
-            raise _WrongKind
-        return value
-
-    def _size(self, value: object, path: document.ValuePath,
-              field: fields.Field) -> str:
-        if isinstance(value, str | int) and not isinstance(value, bool):
-            translated = size(value)
-            if translated:
-                return translated
-        raise _WrongKind
-
-    def _mac(self, value: object, path: document.ValuePath,
-             field: fields.Field) -> str:
-        if isinstance(value, str) and identity.is_mac(value):
-            return value.lower()
-        raise _WrongKind
-
-    def _object_name(self, value: object, path: document.ValuePath,
-                     field: fields.Field) -> str:
-        if isinstance(value, str) and identity.is_object_name(value):
-            return value
-        raise _WrongKind
-
-    def _label(self, value: object, path: document.ValuePath,
-               field: fields.Field) -> str:
-        if isinstance(value, str) and identity.is_label(value):
-            return value
-        raise _WrongKind
-
-    def _texts(self, value: object, path: document.ValuePath,
+    def _texts(self, value: list[typing.Any],
+               path: document.ValuePath,
                field: fields.Field) -> tuple[str, ...]:
-        if not isinstance(value, list):
-            raise _WrongKind
         for index, text in enumerate(value):
             where = *path, index
             if not isinstance(text, str):
@@ -284,10 +243,9 @@ class Checker:
         texts = [text for text in value if isinstance(text, str)]
         return tuple(dict.fromkeys(texts))
 
-    def _traits(self, value: object, path: document.ValuePath,
+    def _traits(self, value: list[typing.Any],
+                path: document.ValuePath,
                 field: fields.Field) -> tuple[str, ...]:
-        if not isinstance(value, list):
-            raise _WrongKind
         traits = self._texts(value, path, field)
         for index, trait in enumerate(value):
             if isinstance(trait, str) and not _TRAIT.fullmatch(trait):
@@ -296,10 +254,9 @@ class Checker:
                              'capital letters, digits and underscores')
         return traits
 
-    def _text_mapping(self, value: object, path: document.ValuePath,
+    def _text_mapping(self, value: dict[str, typing.Any],
+                      path: document.ValuePath,
                       field: fields.Field) -> dict[str, str]:
-        if not isinstance(value, dict):
-            raise _WrongKind
         result = {}
         for key, text in value.items():
             where = *path, key
@@ -314,7 +271,8 @@ class Checker:
                 result[key] = text
         return result
 
-    def _labels(self, value: object, path: document.ValuePath,
+    def _labels(self, value: dict[str, typing.Any],
+                path: document.ValuePath,
                 field: fields.Field) -> dict[str, str]:
         result = self._text_mapping(value, path, field)
         for key, label in result.items():
@@ -326,18 +284,16 @@ class Checker:
                              'be the value of a label')
         return result
 
-    def _any_mapping(self, value: object, path: document.ValuePath,
+    def _any_mapping(self, value: dict[str, typing.Any],
+                     path: document.ValuePath,
                      field: fields.Field) -> dict[str, typing.Any]:
-        if not isinstance(value, dict):
-            raise _WrongKind
         if not field.expressions:
             self._search_expressions(value, path)
         return value
 
-    def _any_list(self, value: object, path: document.ValuePath,
+    def _any_list(self, value: list[typing.Any],
+                  path: document.ValuePath,
                   field: fields.Field) -> tuple[dict[str, typing.Any], ...]:
-        if not isinstance(value, list):
-            raise _WrongKind
         for index, item in enumerate(value):
             if not isinstance(item, dict):
                 self.problem((*path, index), f'each of "{path[-1]}" has to be '
@@ -355,27 +311,34 @@ class Checker:
             self._search_expressions(member, (*path, key))
 
 
-_Check: typing.TypeAlias = abc.Callable[
-    [Checker, object, 'document.ValuePath', fields.Field], object]
+#: Types of values, and a function that makes the value of the key of one, or
+#: None if it is not of the kind.
+_SCALARS: dict[Kind, tuple[tuple[type, ...],
+                           abc.Callable[[typing.Any], object]]] = {
+    Kind.BOOLEAN: ((bool,), bool),
+    Kind.SIZE: ((str, int), size),
+    Kind.MAC: ((str,), lambda text: (
+        text.lower() if identity.is_mac(text) else None)),
+    Kind.NAME: ((str,), lambda text: (
+        text if identity.is_object_name(text) else None)),
+    Kind.LABEL: ((str,), lambda text: (
+        text if identity.is_label(text) else None))}
 
-_CHECKS: dict[Kind, _Check] = {
-    Kind.MAPPING: Checker._fixed_mapping,
-    Kind.NAMED_MAPPINGS: Checker._named_mappings,
-    Kind.LIST: Checker._list,
-    Kind.TEXT: Checker._text,
-    Kind.INTEGER: Checker._integer,
-    Kind.BOOLEAN: Checker._boolean,
-    Kind.SIZE: Checker._size,
-    Kind.MAC: Checker._mac,
-    Kind.TEXTS: Checker._texts,
-    Kind.TRAITS: Checker._traits,
-    Kind.TEXT_MAPPING: Checker._text_mapping,
-    Kind.NAME: Checker._object_name,
-    Kind.LABEL: Checker._label,
-    Kind.LABELS: Checker._labels,
-    Kind.ANY_MAPPING: Checker._any_mapping,
-    Kind.ANY_LIST: Checker._any_list,
-}
+#: Type of values, and the method that checks one.
+_CHECKS: dict[Kind, tuple[type, abc.Callable[
+    [Checker, typing.Any, 'document.ValuePath', fields.Field], object]]] = {
+        Kind.MAPPING: (dict, lambda checker, value, path, field:
+                       checker._mapping(value, path, field.path)),
+        Kind.NAMED_MAPPINGS: (dict, Checker._named_mappings),
+        Kind.LIST: (list, Checker._list),
+        Kind.TEXT: (str, Checker._text),
+        Kind.INTEGER: (int, Checker._integer),
+        Kind.TEXTS: (list, Checker._texts),
+        Kind.TRAITS: (list, Checker._traits),
+        Kind.TEXT_MAPPING: (dict, Checker._text_mapping),
+        Kind.LABELS: (dict, Checker._labels),
+        Kind.ANY_MAPPING: (dict, Checker._any_mapping),
+        Kind.ANY_LIST: (list, Checker._any_list)}
 
 
 def _mark(pair: tuple[document.Mark | None, object]) -> tuple[int, int]:
