@@ -9,7 +9,6 @@ import typing
 
 from sushy_kubevirt.cluster.commands import base
 from sushy_kubevirt.cluster.commands import enrolling
-from sushy_kubevirt.cluster.commands import plan as plan_command
 from sushy_kubevirt.cluster.objects import catalog
 from sushy_kubevirt.cluster import plan
 
@@ -22,20 +21,12 @@ class Apply(base.Lister):
     touched.
     """
 
-    nothing = plan_command.NOTHING
-
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """See `cliff.command.Command`."""
-        parser = super().get_parser(prog_name)
-        base.add_file(parser)
-        parser.add_argument(
-            '--output', choices=('yaml',),
-            help='print the manifests, for tools such as Argo CD, and change '
-                 'nothing; the operator makes the passwords then')
-        base.add_waits(parser)
-        base.add_force(parser)
-        base.add_cloud(parser)
-        return parser
+    arguments = (*base.FILE, base.argument(
+        '--output', choices=('yaml',),
+        help='print the manifests, for tools such as Argo CD, and change '
+             'nothing; the operator makes the passwords then'),
+        *base.WAITS, *base.FORCE)
+    openstack = base.OPENSTACK
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
         """Make the difference."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import argparse
 from collections import abc
+import functools
+import operator
 import os
 import sys
 import typing
@@ -28,6 +30,8 @@ if typing.TYPE_CHECKING:
     from sushy_kubevirt.kube import client
 
 
+NOTHING = 'nothing to do'
+
 #: Names of columns, and rows.
 Table: typing.TypeAlias = tuple[abc.Sequence[str], abc.Iterable[typing.Any]]
 
@@ -40,8 +44,59 @@ def positive(text: str) -> int:
     return number
 
 
+#: Argument of a command: parameters of `ArgumentParser.add_argument`.
+argument = functools.partial(operator.methodcaller, 'add_argument')
+
+_KUBERNETES = (
+    argument('--kubeconfig', metavar='PATH',
+             help='kubeconfig; without it, KUBECONFIG or ~/.kube/config'),
+    argument('--context', metavar='NAME',
+             help='context of the kubeconfig; without it, the current one'),
+    argument('--namespace', metavar='NAME',
+             help='namespace of VMs and BMCs; without it, that of the cluster '
+                  'file, or of the context'))
+
+#: Of commands that use OpenStack.
+OPENSTACK = (
+    argument('--os-cloud', metavar='NAME',
+             help='cloud in clouds.yaml; without it, OS_CLOUD, or the only '
+                  'one'),)
+
+#: Of commands that `read` a cluster file.
+FILE = (
+    argument('file', metavar='FILE', help='cluster file'),
+    argument('--name', metavar='NAME',
+             help='name of the cluster; without it, that in the file, or the '
+                  "file's name"))
+
+#: Of commands that wait for nodes.
+WAITS = (
+    argument('--parallel', metavar='NUMBER', type=positive,
+             help='nodes that are worked on at the same time (default: '
+                  f'{api_server.WORKERS} in Kubernetes, '
+                  f'{provision.PARALLEL} in Ironic)'),
+    argument('--timeout', metavar='SECONDS', type=positive, default=1800,
+             help='longest wait for each step of Kubernetes or Ironic '
+                  '(default: %(default)s)'))
+
+#: Of commands that delete VMs.
+FORCE = (
+    argument('--force', action='store_true',
+             help='also nodes with an instance: they are undeployed, and what '
+                  'is on their disks is lost'),
+    argument('--without-openstack', action='store_true',
+             help='the nodes are not enrolled: delete VMs without asking '
+                  'Ironic whether they have an instance'))
+
+
 class Command(command.Command):
     """A command: its options, and its errors as exit statuses."""
+
+    #: Its arguments, besides those that choose a cluster and a cloud.
+    arguments: tuple[operator.methodcaller, ...] = ()
+
+    #: `OPENSTACK`, or nothing.
+    openstack: tuple[operator.methodcaller, ...] = ()
 
     #: Status of a run without an exception; changed by `take_action`.
     exit_status = status.DONE
@@ -51,17 +106,13 @@ class Command(command.Command):
         parser = super().get_parser(prog_name)
         parser.formatter_class = argparse.RawDescriptionHelpFormatter
         parser.epilog = status.HELP
-        group = parser.add_argument_group('Kubernetes')
-        group.add_argument(
-            '--kubeconfig', metavar='PATH',
-            help='kubeconfig; without it, KUBECONFIG or ~/.kube/config')
-        group.add_argument(
-            '--context', metavar='NAME',
-            help='context of the kubeconfig; without it, the current one')
-        group.add_argument(
-            '--namespace', metavar='NAME',
-            help='namespace of VMs and BMCs; without it, that of the cluster '
-                 'file, or of the context')
+        for add in self.arguments:
+            add(parser)
+        for title, arguments in (('Kubernetes', _KUBERNETES),
+                                 ('OpenStack', self.openstack)):
+            group = parser.add_argument_group(title)
+            for add in arguments:
+                add(group)
         return parser
 
     def run(self, parsed_args: argparse.Namespace) -> int:
@@ -129,7 +180,7 @@ class Lister(Command, lister.Lister):
     need_sort_by_cliff = False
 
     #: What is printed instead of an empty table.
-    nothing = ''
+    nothing = NOTHING
 
     def produce_output(
             self, parsed_args: argparse.Namespace,
@@ -149,15 +200,6 @@ class Lister(Command, lister.Lister):
 
 class ShowOne(Command, show.ShowOne):
     """A command with one row, which can be JSON or YAML."""
-
-
-def add_file(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of commands that read a cluster file."""
-    parser.add_argument('file', metavar='FILE', help='cluster file')
-    parser.add_argument(
-        '--name', metavar='NAME',
-        help='name of the cluster; without it, that in the file, or the '
-             "file's name")
 
 
 def read(options: argparse.Namespace) -> model.Cluster:
@@ -188,35 +230,3 @@ def file_or_name(text: str, name: str | None = None,
         raise problems.InvalidFile([problems.Problem(
             '', f'{text} is neither a file nor the name of a cluster')])
     return text, None
-
-
-def add_cloud(parser: argparse.ArgumentParser) -> None:
-    """Add the options of commands that use OpenStack."""
-    parser.add_argument_group('OpenStack').add_argument(
-        '--os-cloud', metavar='NAME',
-        help='cloud in clouds.yaml; without it, OS_CLOUD, or the only one')
-
-
-def add_waits(parser: argparse.ArgumentParser) -> None:
-    """Add the options of commands that wait for nodes."""
-    parser.add_argument(
-        '--parallel', metavar='NUMBER', type=positive,
-        help='nodes that are worked on at the same time (default: '
-             f'{api_server.WORKERS} in Kubernetes, {provision.PARALLEL} in '
-             'Ironic)')
-    parser.add_argument(
-        '--timeout', metavar='SECONDS', type=positive, default=1800,
-        help="longest wait for each step of Kubernetes or Ironic "
-             '(default: %(default)s)')
-
-
-def add_force(parser: argparse.ArgumentParser) -> None:
-    """Add the options of commands that delete VMs."""
-    parser.add_argument(
-        '--force', action='store_true',
-        help='also nodes with an instance: they are undeployed, and what is '
-             'on their disks is lost')
-    parser.add_argument(
-        '--without-openstack', action='store_true',
-        help='the nodes are not enrolled: delete VMs without asking Ironic '
-             'whether they have an instance')

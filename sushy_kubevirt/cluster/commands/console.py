@@ -32,11 +32,8 @@ class Console(base.Command):
     VM that is off is waited for. The BMC has to be reachable from here.
     """
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """See `cliff.command.Command`."""
-        parser = super().get_parser(prog_name)
-        parser.add_argument('node', metavar='NODE', help='name of the node')
-        return parser
+    arguments = (base.argument(
+        'node', metavar='NODE', help='name of the node'),)
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         """Become ipmitool."""

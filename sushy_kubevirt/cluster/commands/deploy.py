@@ -8,7 +8,6 @@ import argparse
 from sushy_kubevirt.cluster.commands import base
 from sushy_kubevirt.cluster.commands import enrol
 from sushy_kubevirt.cluster.commands import enrolling
-from sushy_kubevirt.cluster.commands import plan as plan_command
 from sushy_kubevirt.cluster.commands import status
 from sushy_kubevirt.cluster import plan
 
@@ -16,16 +15,8 @@ from sushy_kubevirt.cluster import plan
 class Deploy(base.Lister):
     """Apply and enrol, and wait until the nodes are available."""
 
-    nothing = plan_command.NOTHING
-
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """See `cliff.command.Command`."""
-        parser = super().get_parser(prog_name)
-        base.add_file(parser)
-        base.add_waits(parser)
-        base.add_force(parser)
-        base.add_cloud(parser)
-        return parser
+    arguments = (*base.FILE, *base.WAITS, *base.FORCE)
+    openstack = base.OPENSTACK
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
         """Make the difference."""

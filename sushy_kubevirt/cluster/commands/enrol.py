@@ -10,7 +10,6 @@ import typing
 from sushy_kubevirt.cluster import api_server
 from sushy_kubevirt.cluster.commands import base
 from sushy_kubevirt.cluster.commands import enrolling
-from sushy_kubevirt.cluster.commands import plan
 from sushy_kubevirt.cluster.commands import status
 from sushy_kubevirt.cluster import deploy
 
@@ -58,19 +57,11 @@ class Enrol(base.Lister):
     Nodes that the file does not declare any more are removed.
     """
 
-    nothing = plan.NOTHING
-
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """See `cliff.command.Command`."""
-        parser = super().get_parser(prog_name)
-        base.add_file(parser)
-        base.add_waits(parser)
-        parser.add_argument(
-            '--force', action='store_true',
-            help='also remove nodes with an instance: they are undeployed, '
-                 'and what is on their disks is lost')
-        base.add_cloud(parser)
-        return parser
+    arguments = (*base.FILE, *base.WAITS, base.argument(
+        '--force', action='store_true',
+        help='also remove nodes with an instance: they are undeployed, and '
+             'what is on their disks is lost'))
+    openstack = base.OPENSTACK
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
         """Make the difference."""

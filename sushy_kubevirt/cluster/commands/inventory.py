@@ -43,18 +43,14 @@ class Inventory(base.Command):
     them has none, the command fails.
     """
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """See `cliff.command.Command`."""
-        parser = super().get_parser(prog_name)
-        base.add_file(parser)
-        parser.add_argument(
-            '--format', choices=FORMATS, required=True, help='; '.join(
-                f'{name}: {form.TEXT}' for name, form in FORMATS.items()))
-        parser.add_argument(
-            '--output-file', metavar='PATH',
-            help='write a file that only its owner can read, instead of '
-                 'stdout')
-        return parser
+    arguments = (
+        *base.FILE,
+        base.argument('--format', choices=FORMATS, required=True,
+                      help='; '.join(f'{name}: {form.TEXT}'
+                                     for name, form in FORMATS.items())),
+        base.argument('--output-file', metavar='PATH',
+                      help='write a file that only its owner can read, '
+                           'instead of stdout'))
 
     def take_action(self, parsed_args: argparse.Namespace) -> int:
         """Read and print."""

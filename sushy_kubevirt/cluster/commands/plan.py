@@ -22,8 +22,6 @@ if typing.TYPE_CHECKING:
 
 COLUMNS = 'Action', 'Kind', 'Name', 'Node', 'Reasons'
 
-NOTHING = 'nothing to do'
-
 
 class Reasons(columns.FormattableColumn[abc.Sequence[str]]):
     """Reasons of a change: a list for programs, text for people."""
@@ -44,17 +42,10 @@ class Plan(base.Lister):
     clouds.yaml.
     """
 
-    nothing = NOTHING
-
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """See `cliff.command.Command`."""
-        parser = super().get_parser(prog_name)
-        base.add_file(parser)
-        base.add_cloud(parser)
-        parser.add_argument(
-            '--without-openstack', action='store_true',
-            help='do not ask Ironic and Nova')
-        return parser
+    arguments = (*base.FILE, base.argument(
+        '--without-openstack', action='store_true',
+        help='do not ask Ironic and Nova'))
+    openstack = base.OPENSTACK
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
         """Read the file and the cluster."""

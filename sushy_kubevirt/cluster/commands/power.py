@@ -23,16 +23,12 @@ class Power(base.ShowOne):
     #: The state alone, for scripts.
     formatter_default = 'value'
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """See `cliff.command.Command`."""
-        parser = super().get_parser(prog_name)
-        parser.add_argument('node', metavar='NODE', help='name of the node')
-        parser.add_argument(
-            'action', metavar='ACTION', nargs='?', default=STATUS,
-            choices=(STATUS, *power.ACTIONS),
-            help=f"{STATUS}, {', '.join(power.ACTIONS)} "
-                 '(default: %(default)s)')
-        return parser
+    arguments = (
+        base.argument('node', metavar='NODE', help='name of the node'),
+        base.argument('action', metavar='ACTION', nargs='?', default=STATUS,
+                      choices=(STATUS, *power.ACTIONS),
+                      help=f"{STATUS}, {', '.join(power.ACTIONS)} "
+                           '(default: %(default)s)'))
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
         """Ask the BMC."""

@@ -26,15 +26,11 @@ class Show(base.Lister):
     Ironic is asked if there is a cloud in clouds.yaml.
     """
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """See `cliff.command.Command`."""
-        parser = super().get_parser(prog_name)
-        parser.add_argument(
-            'cluster', metavar='FILE|NAME', nargs='?',
-            help='cluster file, which has to exist, or name of a cluster; '
-                 'without it, all of the namespace')
-        base.add_cloud(parser)
-        return parser
+    arguments = (base.argument(
+        'cluster', metavar='FILE|NAME', nargs='?',
+        help='cluster file, which has to exist, or name of a cluster; '
+             'without it, all of the namespace'),)
+    openstack = base.OPENSTACK
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
         """Read everything."""

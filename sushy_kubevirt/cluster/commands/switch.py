@@ -9,7 +9,6 @@ import sys
 
 from sushy_kubevirt.cluster.commands import base
 from sushy_kubevirt.cluster.commands import files
-from sushy_kubevirt.cluster.commands import plan
 from sushy_kubevirt.cluster.nova import switch
 from sushy_kubevirt.cluster import problems
 
@@ -25,16 +24,11 @@ class Switch(base.Command):
     nor OpenStack is asked.
     """
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """See `cliff.command.Command`."""
-        parser = super().get_parser(prog_name)
-        base.add_file(parser)
-        parser.add_argument(
-            '--output-file', metavar='PATH',
-            help='write this file, such as '
-                 '/etc/neutron/plugins/ml2/ml2_conf_genericswitch.ini; one '
-                 'that is not of this cluster is not overwritten')
-        return parser
+    arguments = (*base.FILE, base.argument(
+        '--output-file', metavar='PATH',
+        help='write this file, such as '
+             '/etc/neutron/plugins/ml2/ml2_conf_genericswitch.ini; one that '
+             'is not of this cluster is not overwritten'))
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         """Print or write."""
@@ -51,7 +45,7 @@ class Switch(base.Command):
                 f'{path} was not written for the cluster {cluster.name}: '
                 'give the path of a new file')
         if existing == text:
-            self.app.stdout.write(plan.NOTHING + '\n')
+            self.app.stdout.write(base.NOTHING + '\n')
             return
         files.write(path, text, files.PUBLIC)
         print(f'{path} is written. Restart Neutron to make it read this file',

@@ -11,7 +11,6 @@ from sushy_kubevirt.cluster import api_server
 from sushy_kubevirt.cluster import apply
 from sushy_kubevirt.cluster.commands import base
 from sushy_kubevirt.cluster.commands import enrolling
-from sushy_kubevirt.cluster.commands import plan as plan_command
 from sushy_kubevirt.cluster import deploy
 from sushy_kubevirt.cluster import problems
 from sushy_kubevirt.cluster import teardown
@@ -29,23 +28,15 @@ class Teardown(base.Lister):
     Disks are deleted with their nodes.
     """
 
-    nothing = plan_command.NOTHING
-
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """See `cliff.command.Command`."""
-        parser = super().get_parser(prog_name)
-        parser.add_argument(
-            'cluster', metavar='FILE|NAME',
-            help='cluster file, which has to exist, or name of a cluster')
-        parser.add_argument(
-            '--name', metavar='NAME',
-            help='name of the cluster, instead of that of FILE')
-        parser.add_argument(
-            '--yes', action='store_true', help='do not ask')
-        base.add_waits(parser)
-        base.add_force(parser)
-        base.add_cloud(parser)
-        return parser
+    arguments = (
+        base.argument('cluster', metavar='FILE|NAME',
+                      help='cluster file, which has to exist, or name of a '
+                           'cluster'),
+        base.argument('--name', metavar='NAME',
+                      help='name of the cluster, instead of that of FILE'),
+        base.argument('--yes', action='store_true', help='do not ask'),
+        *base.WAITS, *base.FORCE)
+    openstack = base.OPENSTACK
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
         """Ask, and delete."""
