@@ -12,8 +12,8 @@ import collections
 from collections import abc
 import concurrent.futures
 import dataclasses
-import threading
 import time
+import types
 import typing
 
 from sushy_kubevirt.cluster import api_server
@@ -23,6 +23,7 @@ from sushy_kubevirt.cluster.objects import volumes
 from sushy_kubevirt.cluster import observed
 from sushy_kubevirt.cluster import plan
 from sushy_kubevirt.cluster import problems
+from sushy_kubevirt.cluster import progress
 from sushy_kubevirt.cluster import readiness
 from sushy_kubevirt.cluster import writes
 from sushy_kubevirt.kube import api_resources
@@ -32,7 +33,6 @@ from sushy_kubevirt.operator import naming
 
 if typing.TYPE_CHECKING:
     from sushy_kubevirt.kube import client
-    from sushy_kubevirt.machine import options
 
 #: Seconds until the first lists of the watches are complete.
 LIST_SECONDS = 60
@@ -64,25 +64,6 @@ _STEPS: dict[kinds.AnyResource, str] = {
 
 
 @dataclasses.dataclass(frozen=True)
-class Progress:
-    """Something that happened.
-
-    :param subject: name of a node, or of a network
-    :param step: ``secret``, ``vm``, ``volumes``, ``bmc``, ``network``,
-        ``removed``
-    :param state: ``started``, ``waiting`` (see message), ``done``, ``failed``
-    :param message: what is done, or a reason; may be ''
-    :param seconds: since the beginning of the run
-    """
-
-    subject: str
-    step: str
-    state: str
-    message: str
-    seconds: float
-
-
-@dataclasses.dataclass(frozen=True)
 class Limits:
     """How long to wait, in seconds.
 
@@ -104,13 +85,11 @@ class Result:
     :param ready: names of nodes that are ready
     :param removed: names of nodes that are gone
     :param failed: reason by name of node or network
-    :param seconds: duration
     """
 
     ready: list[str] = dataclasses.field(default_factory=list)
     removed: list[str] = dataclasses.field(default_factory=list)
     failed: dict[str, str] = dataclasses.field(default_factory=dict)
-    seconds: float = 0
 
 
 class _Problem(typing.NamedTuple):
@@ -126,40 +105,35 @@ class _Problem(typing.NamedTuple):
 
 
 def run(client: client.Client, plan: plan.Plan,
-        report: abc.Callable[[Progress], object] = lambda progress: None,
-        limits: Limits = Limits(),
-        before_removal: abc.Callable[[str], object] = lambda node: None,
-        options: options.Options = api_server.OPTIONS,
+        lines: progress.Lines = progress.SILENT, limits: Limits = Limits(),
+        kept: abc.Mapping[str, str] = types.MappingProxyType({}),
         workers: int = api_server.WORKERS) -> Result:
     """Carry out a plan and wait.
 
     :param client: whose user agent is `api_server.FIELD_MANAGER`
-    :param report: called from several threads, one at a time
-    :param before_removal: function of a node's name, called before its VM is
-        deleted or recreated; an exception fails the node and keeps the VM
-    :param options: of the client
+    :param lines: for steps of nodes and networks: ``secret``, ``vm``,
+        ``volumes``, ``bmc``, ``network`` or ``removed``, with ``started``,
+        ``waiting``, ``done`` or ``failed`` and a reason
+    :param kept: why the VMs of nodes must not be deleted or recreated, by
+        name; the nodes fail
     :param workers: nodes that are worked on at the same time
     :raises: `errors.MachineError` if the cluster cannot be watched
     """
-    return _Run(client, plan, report, limits, before_removal, options,
-                workers).run()
+    return _Run(client, plan, lines, limits, kept, workers).run()
 
 
 class _Run:
 
     def __init__(self, client: client.Client, plan: plan.Plan,
-                 report: abc.Callable[[Progress], object], limits: Limits,
-                 before_removal: abc.Callable[[str], object],
-                 options: options.Options, workers: int) -> None:
+                 lines: progress.Lines, limits: Limits,
+                 kept: abc.Mapping[str, str], workers: int) -> None:
         self._client = client
         self._plan = plan
-        self._report = report
+        self._lines = lines
         self._limits = limits
-        self._before_removal = before_removal
+        self._kept = kept
         self._workers = workers
-        self._writer = writes.Writer(client, plan, options)
-        self._lock = threading.Lock()
-        self._began = time.monotonic()
+        self._writer = writes.Writer(client, plan)
         self._result = Result()
         #: Generations of BMCs that were written, by node.
         self._generations: dict[str, int] = {}
@@ -168,7 +142,7 @@ class _Run:
             wanted.node: volumes.template_names(wanted.body)
             for wanted in plan.wanted if wanted.resource == api_resources.VM}
         self._observed = observed.Observed(
-            client, options, plan.namespace, plan.cluster, observed.KINDS + (
+            client, plan.namespace, plan.cluster, observed.KINDS + (
                 (api_resources.DATA_VOLUME,) if any(self._volumes.values())
                 else ()))
         #: What each node waits for.
@@ -200,7 +174,6 @@ class _Run:
         if not self._result.failed.keys() & {
                 *self._plan.removed, *self._plan.recreated}:
             self._networks((plan.Action.DELETE, plan.Action.LEAVE))
-        self._result.seconds = time.monotonic() - self._began
         return self._result
 
     def _networks(self, actions: tuple[plan.Action, ...]) -> None:
@@ -222,9 +195,7 @@ class _Run:
             return
         pool = concurrent.futures.ThreadPoolExecutor(self._workers)
         try:
-            for written in [pool.submit(self._write_node, node)
-                            for node in changed]:
-                written.result()
+            list(pool.map(self._write_node, changed))
         finally:
             # After Ctrl-C, nodes that were not begun are left as they are.
             pool.shutdown(cancel_futures=True)
@@ -239,7 +210,8 @@ class _Run:
                     plan.Action.DELETE, plan.Action.RECREATE)
                     for change in changes):
                 step = REMOVED
-                self._before_removal(node)
+                if node in self._kept:
+                    raise problems.NodeFailed(self._kept[node])
             if all(change.action == plan.Action.DELETE for change in changes):
                 # A BMC is deleted while its VM exists, whose boot settings
                 # it restores.
@@ -380,15 +352,13 @@ class _Run:
                     f'{self._limits.ready:g} s. {_SUSPECTS.get(step, "")}'))
 
     def _fail(self, subject: str, step: str, reason: str) -> None:
-        with self._lock:
-            self._result.failed[subject] = reason
+        self._result.failed[subject] = reason
         self._tell(subject, step, 'failed', reason)
 
     def _tell(self, subject: str, step: str, state: str,
               message: str = '') -> None:
-        with self._lock:
-            self._report(Progress(subject, str(step), state, message,
-                                  time.monotonic() - self._began))
+        self._lines.step(subject, step, ': '.join(
+            filter(None, (state, message))))
 
 
 def _step(change: plan.Change) -> str:

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from collections import abc
+import contextlib
 import os
 
 import keystoneauth1.exceptions
@@ -38,11 +40,24 @@ def connect(name: str | None = None) -> openstack.connection.Connection:
         the only one
     :raises: `problems.ServiceError` if there is no such configuration
     """
-    try:
+    with errors('', '. Set OS_CLOUD to the name of a cloud in clouds.yaml, '
+                'and OS_CLIENT_CONFIG_FILE to its path, if it is neither here '
+                'nor in ~/.config/openstack'):
         return openstack.connect(cloud=name, app_name='sushy-kubevirt')
+
+
+@contextlib.contextmanager
+def errors(what: str, advice: str = '') -> abc.Iterator[None]:
+    """Raise openstacksdk's errors as `problems.ServiceError`.
+
+    :param what: text before the reason
+    :param advice: text after it
+    """
+    try:
+        yield
     except (openstack.exceptions.SDKException,
             keystoneauth1.exceptions.ClientException) as error:
+        reason = str(error).rstrip('. ') if advice else str(error)
         raise problems.ServiceError(
-            f"{str(error).rstrip('.')}. Set OS_CLOUD to the name of a cloud "
-            'in clouds.yaml, and OS_CLIENT_CONFIG_FILE to its path, if it is '
-            'neither here nor in ~/.config/openstack') from error
+            f'{what}{reason}{advice}',
+            getattr(error, 'status_code', None)) from error

@@ -15,6 +15,7 @@ from sushy_kubevirt.cluster import api_server
 from sushy_kubevirt.cluster import bmcs
 from sushy_kubevirt.cluster.ironic import nodes
 from sushy_kubevirt.cluster.ironic import provision
+from sushy_kubevirt.cluster.ironic import teardown
 from sushy_kubevirt.cluster.objects import stamp
 from sushy_kubevirt.cluster import problems
 from sushy_kubevirt.cluster import progress
@@ -59,8 +60,7 @@ class Openstack:
     connection: connection.Connection
     owner: str
     force: bool = False
-    lines: progress.Lines = dataclasses.field(
-        default_factory=lambda: progress.Lines(None))
+    lines: progress.Lines = progress.SILENT
     timeout: float = 0
     parallel: int = provision.PARALLEL
 
@@ -101,18 +101,6 @@ def deleted_vms(plan: plan.Plan) -> dict[str, str]:
                 *plan.removed, *plan.recreated)}
 
 
-def check_unused(existing: abc.Iterable[objects.Json], force: bool) -> None:
-    """Refuse to remove nodes with an instance.
-
-    :param existing: nodes of Ironic
-    :raises: `problems.NodesInUse`
-    """
-    used = [node['name'] or node['uuid'] for node in existing
-            if nodes.is_in_use(node)]
-    if used and not force:
-        raise problems.NodesInUse(used)
-
-
 def remove(openstack: Openstack,
            existing: list[objects.Json]) -> list[provision.Result]:
     """Take nodes out of Ironic.
@@ -120,9 +108,8 @@ def remove(openstack: Openstack,
     :param existing: nodes of Ironic
     :raises: `problems.NodesInUse` before anything is changed
     """
-    from sushy_kubevirt.cluster.ironic import teardown
     return teardown.remove(
-        openstack.client, existing, openstack.force, openstack.lines.step,
+        openstack.client, existing, openstack.force, openstack.lines,
         openstack.timeout, openstack.parallel)
 
 
@@ -148,29 +135,6 @@ def has_nova(connection: connection.Connection) -> bool:
     return connection.has_service('compute')
 
 
-def flavors_to_delete(openstack: Openstack) -> list[nova_flavors.Change]:
-    """List the flavors to delete; none without Nova.
-
-    :raises: `problems.ServiceError`
-    """
-    if not has_nova(openstack.connection):
-        return []
-    from sushy_kubevirt.cluster.nova import flavors
-    return flavors.compare(openstack.connection, openstack.owner, ())
-
-
-def delete_flavors(openstack: Openstack,
-                   changes: list[nova_flavors.Change]) -> None:
-    """Delete flavors.
-
-    :param changes: those of `flavors_to_delete`
-    :raises: `problems.ServiceError`
-    """
-    if changes:
-        from sushy_kubevirt.cluster.nova import flavors
-        flavors.apply(openstack.connection, changes)
-
-
 def wanted(client: client.Client, cluster: model.Cluster, namespace: str,
            without: abc.Container[str | None] = ()
            ) -> tuple[list[nodes.Wanted], list[provision.Result]]:
@@ -183,12 +147,13 @@ def wanted(client: client.Client, cluster: model.Cluster, namespace: str,
     :raises: `errors.MachineError`
     """
     existing = bmcs.of_cluster(client, namespace, cluster.name)
-    uids = vm_uids(client, namespace, cluster.name)
+    vms = api_server.listed(client, api_resources.VM, namespace,
+                            stamp.selector(cluster.name), metadata_only=True)
     declared, failed = [], []
     for node in cluster.nodes:
         if node.ironic is None or node.name in without:
             continue
-        bmc = existing.get(node.name) if node.name in uids else None
+        bmc = existing.get(node.name) if node.name in vms else None
         try:
             if bmc is None:
                 raise problems.BmcUnavailable(
@@ -198,19 +163,12 @@ def wanted(client: client.Client, cluster: model.Cluster, namespace: str,
             if isinstance(bmc, problems.BmcUnavailable):
                 raise bmc
             bmcs.require(node.name, bmc, node.type.driver)
-            declared.append(nodes.Wanted(node, bmc, uids[node.name]))
+            declared.append(nodes.Wanted(
+                node, bmc, vms[node.name]['metadata']['uid']))
         except problems.BmcUnavailable as error:
             failed.append(provision.Result(
                 node.name, 'failed', error=str(error)))
     return declared, failed
-
-
-def vm_uids(client: client.Client, namespace: str,
-            cluster: str) -> dict[str, str]:
-    """Return UIDs of a cluster's VMs by name."""
-    vms = api_server.listed(client, api_resources.VM, namespace,
-                            stamp.selector(cluster), metadata_only=True)
-    return {name: vm['metadata']['uid'] for name, vm in vms.items()}
 
 
 def enrol(client: client.Client, openstack: Openstack, cluster: model.Cluster,
@@ -230,7 +188,7 @@ def enrol(client: client.Client, openstack: Openstack, cluster: model.Cluster,
     declared, failed = wanted(client, cluster, namespace, without)
     enrolment = _enrolment(openstack, declared)
     surplus = _surplus(enrolment, cluster)
-    check_unused(surplus, openstack.force)
+    teardown.check_unused(surplus, openstack.force)
     for result in failed:
         openstack.lines.step(result.name, 'failed', result.error or '')
     results = failed + enrolment.apply() + remove(openstack, surplus)
@@ -268,7 +226,8 @@ def preview(client: client.Client, openstack: Openstack,
                if node.name in results]
     planned += [_planned('delete', node)
                 for node in _surplus(enrolment, cluster)]
-    return planned, _compared(client, openstack, cluster, namespace)
+    return planned, compare_flavors(
+        client, openstack, cluster.flavors, namespace)
 
 
 def _planned(action: str, existing: objects.Json) -> provision.Result:
@@ -284,7 +243,7 @@ def _enrolment(openstack: Openstack,
     return provision.Enrolment(
         openstack.client, openstack.owner, declared, images.resolve(
             openstack.connection, nodes.image_names(declared)),
-        openstack.lines.step, openstack.timeout, openstack.parallel)
+        openstack.lines, openstack.timeout, openstack.parallel)
 
 
 def _surplus(enrolment: provision.Enrolment,
@@ -294,24 +253,29 @@ def _surplus(enrolment: provision.Enrolment,
     return [node for node in enrolment.surplus if node['name'] not in names]
 
 
-def _compared(client: client.Client, openstack: Openstack,
-              cluster: model.Cluster,
-              namespace: str) -> list[nova_flavors.Change]:
+def compare_flavors(client: client.Client, openstack: Openstack,
+                    declared: tuple[model.Flavor, ...], namespace: str
+                    ) -> list[nova_flavors.Change]:
+    """Compare flavors with those of Nova.
+
+    :param declared: none to delete them all
+    :returns: none where Ironic is by itself
+    :raises: `problems.ServiceError`; `errors.MachineError`
+    """
     connection = openstack.connection
-    if not cluster.flavors and not has_nova(connection):
-        # Ironic by itself.
+    if not declared and not has_nova(connection):
         return []
     from sushy_kubevirt.cluster.nova import flavors
-    return flavors.compare(
-        connection, openstack.owner, cluster.flavors,
-        _sizes(client, namespace, cluster.flavors))
+    return flavors.compare(connection, openstack.owner, declared,
+                           _sizes(client, namespace, declared))
 
 
 def _nova(client: client.Client, openstack: Openstack,
           cluster: model.Cluster, namespace: str,
           names: set[str]) -> list[nova_flavors.Change]:
     connection = openstack.connection
-    changes = _compared(client, openstack, cluster, namespace)
+    changes = compare_flavors(
+        client, openstack, cluster.flavors, namespace)
     if not changes:
         return changes
     from sushy_kubevirt.cluster.nova import flavors

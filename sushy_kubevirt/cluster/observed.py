@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections import abc
 import threading
-import time
 import typing
 
+from sushy_kubevirt.cluster import api_server
 from sushy_kubevirt.cluster.objects import kinds
 from sushy_kubevirt.cluster.objects import stamp
 from sushy_kubevirt.kube import api_resources
@@ -30,14 +30,12 @@ class Observed:
 
     A context manager: the watches end with it.
 
-    :param options: of the client
     :param namespace: of the objects
     :param cluster: name of the cluster
     :param resources: kinds to watch
     """
 
-    def __init__(self, client: client.Client, options: watcher.Options,
-                 namespace: str, cluster: str,
+    def __init__(self, client: client.Client, namespace: str, cluster: str,
                  resources: abc.Iterable[kinds.AnyResource]) -> None:
         self._lock = threading.Condition()
         self._objects: dict[kinds.AnyResource, dict[str, typing.Any]] = {
@@ -45,9 +43,9 @@ class Observed:
         self._changed: set[str] = set()     # names of nodes
         # No value of a Secret is needed, nor kept in memory.
         self._watchers = [watcher.Watcher(
-            client, options, resource, namespace, stamp.selector(cluster), '',
-            self, resource == api_resources.SECRET)
-            for resource in self._objects]
+            client, api_server.OPTIONS, resource, namespace,
+            stamp.selector(cluster), '', self,
+            resource == api_resources.SECRET) for resource in self._objects]
 
     def __enter__(self) -> Observed:
         for watch in self._watchers:
@@ -64,13 +62,9 @@ class Observed:
         :param seconds: longest wait
         :raises: the error that prevents a list
         """
-        end = time.monotonic() + seconds
         with self._lock:
-            while not all(watch.listed for watch in self._watchers):
-                left = end - time.monotonic()
-                if left <= 0:
-                    break
-                self._lock.wait(min(left, 1))
+            self._lock.wait_for(lambda: all(
+                watch.listed for watch in self._watchers), seconds)
         for watch in self._watchers:
             if not watch.listed:
                 raise watch.error or TimeoutError(
@@ -89,16 +83,12 @@ class Observed:
         :param seconds: longest wait
         :returns: whether it is gone
         """
-        end = time.monotonic() + seconds
+        def is_gone() -> bool:
+            obj = self._objects[resource].get(name)
+            return obj is None or obj['metadata']['uid'] != uid
+
         with self._lock:
-            while True:
-                obj = self._objects[resource].get(name)
-                if obj is None or obj['metadata']['uid'] != uid:
-                    return True
-                left = end - time.monotonic()
-                if left <= 0:
-                    return False
-                self._lock.wait(left)
+            return self._lock.wait_for(is_gone, seconds)
 
     def wait_changes(self, seconds: float) -> set[str]:
         """Wait for changes.

@@ -3,15 +3,11 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 import time
 import typing
 
 from sushy_kubevirt.cluster import wording
-
-if typing.TYPE_CHECKING:
-    from sushy_kubevirt.cluster import apply
 
 
 class Lines:
@@ -20,15 +16,10 @@ class Lines:
     :param stream: file to write to; None for none
     """
 
-    def __init__(self, stream: typing.TextIO | None = sys.stderr) -> None:
+    def __init__(self, stream: typing.TextIO | None) -> None:
         self._stream = stream
         self._lock = threading.Lock()
         self._began = time.monotonic()
-
-    def progress(self, progress: apply.Progress) -> None:
-        """Write a step of a run of `apply`."""
-        self.step(progress.subject, progress.step, ': '.join(
-            filter(None, (progress.state, progress.message))))
 
     def step(self, name: str, step: str, text: str = '') -> None:
         """Write a step of a node.
@@ -48,3 +39,7 @@ class Lines:
         with self._lock:
             print(f'{time.monotonic() - self._began:7.1f} s  {text}',
                   file=self._stream, flush=True)
+
+
+#: Writes nothing.
+SILENT = Lines(None)

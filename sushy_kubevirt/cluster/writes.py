@@ -13,6 +13,7 @@ import dataclasses
 import threading
 import typing
 
+from sushy_kubevirt.cluster import api_server
 from sushy_kubevirt.cluster.objects import bmc
 from sushy_kubevirt.cluster.objects import networks
 from sushy_kubevirt.cluster.objects import stamp
@@ -35,16 +36,11 @@ _FOREGROUND = 'Foreground'
 
 
 class Writer:
-    """Writes changes of a plan. Thread-safe.
+    """Writes changes of a plan. Thread-safe."""
 
-    :param options: with the deadline of a write
-    """
-
-    def __init__(self, client: client.Client, plan: plan.Plan,
-                 options: retry.Options) -> None:
+    def __init__(self, client: client.Client, plan: plan.Plan) -> None:
         self._client = client
         self._plan = plan
-        self._options = options
 
     def write(self, change: plan.Change) -> objects.Json | None:
         """Carry out a change; `plan.Action.RECREATE` creates only.
@@ -167,7 +163,7 @@ class Writer:
                 if change and not self._is_as_planned(change):
                     raise problems.ChangedMeanwhile(str(e)) from e
                 raise
-        return retry.run(once, self._options, threading.Event())
+        return retry.run(once, api_server.OPTIONS, threading.Event())
 
     def _is_as_planned(self, change: plan.Change) -> bool:
         metadata: objects.ObjectMeta = self._client.get(

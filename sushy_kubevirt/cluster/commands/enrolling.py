@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+from collections import abc
 import typing
 
 from sushy_kubevirt.cluster import api_server
@@ -64,15 +65,24 @@ def write(client: client.Client, plan: plan.Plan, options: argparse.Namespace,
                 f'an instance: {error}. If they are not enrolled, give '
                 '--without-openstack', error.status) from error
 
-    def before_removal(node: str) -> None:
-        if node in remaining:
-            raise problems.NodeFailed(
-                f'still in Ironic: {remaining[node]}')
+    return carry_out(client, plan, remaining, options, lines)
 
+
+def carry_out(client: client.Client, plan: plan.Plan,
+              remaining: abc.Mapping[str, str], options: argparse.Namespace,
+              lines: progress.Lines) -> apply.Result:
+    """Carry out a plan, and wait for the nodes.
+
+    :param remaining: why nodes are still in Ironic, so that their VMs must
+        not be deleted
+    :param options: parsed arguments
+    """
     return apply.run(
-        client, plan, lines.progress,
+        client, plan, lines,
         apply.Limits(ready=options.timeout, gone=options.timeout),
-        before_removal, workers=options.parallel or api_server.WORKERS)
+        {node: f'still in Ironic: {reason}'
+         for node, reason in remaining.items()},
+        options.parallel or api_server.WORKERS)
 
 
 def rows(result: apply.Result) -> tuple[list[Row], int]:

@@ -8,16 +8,16 @@ import sys
 import typing
 
 from sushy_kubevirt.cluster import api_server
-from sushy_kubevirt.cluster import apply
 from sushy_kubevirt.cluster.commands import base
 from sushy_kubevirt.cluster.commands import enrolling
 from sushy_kubevirt.cluster import deploy
+from sushy_kubevirt.cluster.ironic import teardown
+from sushy_kubevirt.cluster import model
+from sushy_kubevirt.cluster import plan
 from sushy_kubevirt.cluster import problems
-from sushy_kubevirt.cluster import teardown
 
 if typing.TYPE_CHECKING:
     from sushy_kubevirt.cluster.nova import flavors as nova_flavors
-    from sushy_kubevirt.cluster import plan
     from sushy_kubevirt.cluster import progress
     from sushy_kubevirt.kube import objects
 
@@ -44,37 +44,33 @@ class Teardown(base.Lister):
             parsed_args.cluster, parsed_args.name, parsed_args.namespace)
         client, namespace = self.connect(parsed_args, namespace)
         lines = self.lines()
-        planned = teardown.make(client, name, namespace)
+        planned = plan.make(
+            client, model.Cluster(name, namespace), namespace)
         openstack: deploy.Openstack | None = None
         enrolled: list[objects.Json] = []
         flavors: list[nova_flavors.Change] = []
-        failed: dict[str, str] = {}
+        remaining: dict[str, str] = {}
         if not parsed_args.without_openstack:
             openstack, enrolled = _enrolled(
                 parsed_args, api_server.owner(client, namespace, name), lines,
                 planned)
-            deploy.check_unused(enrolled, parsed_args.force)
-            flavors = deploy.flavors_to_delete(openstack)
+            teardown.check_unused(enrolled, parsed_args.force)
+            flavors = deploy.compare_flavors(
+                client, openstack, (), namespace)
         if not planned and not enrolled and not flavors:
             return enrolling.COLUMNS, []
         if not parsed_args.yes:
             self._confirm(f'{namespace}/{name}', planned, len(enrolled),
                           len(flavors))
         if openstack:
-            failed = {result.name: result.error
-                      for result in deploy.remove(openstack, enrolled)
-                      if result.error}
-            deploy.delete_flavors(openstack, flavors)
-
-        def before_removal(node: str) -> None:
-            if node in failed:
-                raise problems.NodeFailed(f'still in Ironic: {failed[node]}')
-
-        result = apply.run(
-            client, planned, lines.progress,
-            apply.Limits(gone=parsed_args.timeout), before_removal,
-            workers=parsed_args.parallel or api_server.WORKERS)
-        result.failed = {**failed, **result.failed}
+            from sushy_kubevirt.cluster.nova import flavors as nova
+            remaining = {result.name: result.error
+                         for result in deploy.remove(openstack, enrolled)
+                         if result.error}
+            nova.apply(openstack.connection, flavors)
+        result = enrolling.carry_out(
+            client, planned, remaining, parsed_args, lines)
+        result.failed = {**remaining, **result.failed}
         rows, self.exit_status = enrolling.rows(result)
         return enrolling.COLUMNS, rows
 

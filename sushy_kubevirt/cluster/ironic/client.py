@@ -3,8 +3,7 @@
 
 Nodes and ports are dicts as the API has them, so that a JSON patch is made of
 the same names. Bodies of writes contain passwords: they are kept out of the
-log of HTTP requests, and out of reasons for a refusal, in which Ironic repeats
-a patch.
+log of HTTP requests. Ironic may repeat them in its reason for a refusal.
 """
 
 from __future__ import annotations
@@ -19,6 +18,7 @@ import typing
 import keystoneauth1.exceptions
 import openstack.exceptions
 
+from sushy_kubevirt.cluster import cloud
 from sushy_kubevirt.cluster.ironic import states
 from sushy_kubevirt.cluster import problems
 
@@ -54,14 +54,10 @@ class Client:
 
     def __init__(self, connection: openstack.connection.Connection,
                  patience: float = 120) -> None:
-        try:
+        with cloud.errors(
+                'There is no access to Ironic: ', '. Check address and '
+                'credentials of the cloud in clouds.yaml'):
             self._adapter = connection.baremetal
-        except (keystoneauth1.exceptions.ClientException,
-                openstack.exceptions.SDKException) as error:
-            reason = str(error).rstrip('. ')
-            raise problems.ServiceError(
-                f'There is no access to Ironic: {reason}. Check address and '
-                'credentials of the cloud in clouds.yaml') from error
         self._patience = patience
         self._turns = threading.BoundedSemaphore(_CONCURRENCY)
         self._has_answered = False
@@ -97,28 +93,24 @@ class Client:
         return self._request('GET', f'/nodes/{uuid}',
                              params={'fields': ','.join(fields)})
 
-    def create(self, kind: str, body: objects.Json,
-               secrets: abc.Iterable[str] = ()) -> objects.Json:
+    def create(self, kind: str, body: objects.Json) -> objects.Json:
         """Create an object.
 
-        :param secrets: texts to keep out of errors
         :raises: `problems.ServiceError`
         """
-        return self._request('POST', f'/{kind}', body, secrets=secrets)
+        return self._request('POST', f'/{kind}', body)
 
     def change(self, kind: str, uuid: str, patch: objects.JsonPatch,
-               secrets: abc.Iterable[str] = (),
                reset_interfaces: bool = False) -> objects.Json:
         """Apply a JSON patch (RFC 6902).
 
-        :param secrets: texts to keep out of errors
         :param reset_interfaces: whether a node gets its new driver's default
             interfaces
         :returns: the changed object
         :raises: `problems.ServiceError`
         """
         return self._request(
-            'PATCH', f'/{kind}/{uuid}', patch, secrets=secrets,
+            'PATCH', f'/{kind}/{uuid}', patch,
             params={'reset_interfaces': True} if reset_interfaces else {})
 
     def delete(self, kind: str, uuid: str) -> None:
@@ -162,8 +154,7 @@ class Client:
                           {'reason': reason})
 
     def _request(self, method: str, path: str, body: object = None,
-                 params: objects.Json | None = None,
-                 secrets: abc.Iterable[str] = ()) -> typing.Any:
+                 params: objects.Json | None = None) -> typing.Any:
         deadline = time.monotonic() + self._patience
         while True:
             response = self._send(method, path, body, params or {}, deadline)
@@ -173,8 +164,6 @@ class Client:
                 reason = _reason(response)
                 if (not _is_busy(response.status_code, reason)
                         or time.monotonic() >= deadline):
-                    for secret in filter(None, secrets):
-                        reason = reason.replace(secret, '***')
                     raise problems.ServiceError(
                         f'Ironic refuses {method} {path}: {reason} '
                         f'(HTTP {response.status_code})',

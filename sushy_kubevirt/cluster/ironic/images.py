@@ -6,9 +6,7 @@ from __future__ import annotations
 from collections import abc
 import typing
 
-import keystoneauth1.exceptions
-import openstack.exceptions
-
+from sushy_kubevirt.cluster import cloud
 from sushy_kubevirt.cluster import problems
 
 if typing.TYPE_CHECKING:
@@ -26,13 +24,9 @@ def resolve(connection: openstack.connection.Connection,
     """
     resolved = {}
     for name in sorted(names):
-        try:
+        with cloud.errors(f'Glance cannot say which image is {name}: ',
+                          '. Without Glance, give a URL'):
             uuids = [image.id for image in connection.image.images(name=name)]
-        except (keystoneauth1.exceptions.ClientException,
-                openstack.exceptions.SDKException) as error:
-            raise problems.ServiceError(
-                f'Glance cannot say which image is {name}: {error}. Without '
-                'Glance, give a URL') from error
         if len(uuids) != 1:
             raise problems.ServiceError(
                 f'Glance has {len(uuids) or "no"} images named {name}; '

@@ -17,6 +17,7 @@ from sushy_kubevirt.cluster.ironic import nodes
 from sushy_kubevirt.cluster.ironic import ports
 from sushy_kubevirt.cluster.ironic import states
 from sushy_kubevirt.cluster import problems
+from sushy_kubevirt.cluster import progress
 
 if typing.TYPE_CHECKING:
     from sushy_kubevirt.cluster.ironic import client
@@ -47,17 +48,6 @@ _UNMANAGED = {'enroll', *_FAILED}
 
 _ItemT = typing.TypeVar('_ItemT')
 _ResultT = typing.TypeVar('_ResultT')
-
-
-class Report(typing.Protocol):
-    """Is told of the steps of nodes, in several threads."""
-
-    def __call__(self, name: str, step: str, text: str = '', /) -> object:
-        """Take a step of a node, such as ``manage``."""
-
-
-def silent(name: str, step: str, text: str = '') -> None:
-    """Report nothing."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -95,13 +85,13 @@ class Enrolment:
     def __init__(self, client: client.Client, owner: str,
                  wanted: abc.Iterable[nodes.Wanted],
                  images: abc.Mapping[str, str] | None = None,
-                 report: Report = silent, timeout: float = 1800,
-                 parallel: int = PARALLEL) -> None:
+                 lines: progress.Lines = progress.SILENT,
+                 timeout: float = 1800, parallel: int = PARALLEL) -> None:
         self._client = client
         self._owner = owner
         self._wanted = tuple(wanted)
         self._images = images or {}
-        self._report = report
+        self._lines = lines
         self._timeout = timeout
         self._parallel = parallel
         existing = client.list('nodes', nodes.FIELDS)
@@ -144,7 +134,7 @@ class Enrolment:
                     results[result.name] = result
         for result in results.values():
             if result.error:
-                self._report(result.name, 'failed', result.error)
+                self._lines.step(result.name, 'failed', result.error)
         return list(results.values())
 
     def _planned(self, wanted: nodes.Wanted) -> Result:
@@ -156,7 +146,8 @@ class Enrolment:
             return Result(name, 'failed', error=str(node))
         difference = self._difference(wanted, node)
         changed, deferred = list(difference.changed), difference.deferred
-        if self._interface_changes(wanted, node):
+        if (self._group_changes(wanted, node)
+                or self._port_changes(wanted, node)):
             if nodes.is_in_use(node):
                 deferred = *deferred, 'ports'
             else:
@@ -182,7 +173,8 @@ class Enrolment:
             if not isinstance(node, dict):
                 node = self._create(wanted)
             elif node['provision_state'] in states.BUSY:
-                self._report(wanted.node.name, 'wait', node['provision_state'])
+                self._lines.step(wanted.node.name, 'wait',
+                                 node['provision_state'])
                 watcher.settled(node['uuid'])
                 node = self._client.node(node['uuid'], nodes.FIELDS)
             inspected = _is_inspected(wanted, node)
@@ -193,23 +185,23 @@ class Enrolment:
             if not nodes.is_in_use(node):
                 state = self._provide(wanted, node, inspected, watcher)
         except problems.ClusterError as error:
+            # Ironic's reasons repeat patches, and BMCs' errors.
             text = str(error)
             if wanted.bmc.password:
                 text = text.replace(wanted.bmc.password, '***')
             return dataclasses.replace(planned, action='failed', error=text)
-        self._report(wanted.node.name, state)
+        self._lines.step(wanted.node.name, state)
         return dataclasses.replace(planned, state=state)
 
     def _create(self, wanted: nodes.Wanted) -> objects.Json:
-        self._report(wanted.node.name, 'create')
+        self._lines.step(wanted.node.name, 'create')
         return self._client.create(
-            'nodes', nodes.creation(wanted, self._owner, self._images),
-            self._secrets(wanted))
+            'nodes', nodes.creation(wanted, self._owner, self._images))
 
     def _recover(self, wanted: nodes.Wanted, node: objects.Json,
                  watcher: states.Watcher) -> objects.Json:
         # Manage a node whose last operation failed, before it is changed.
-        self._report(wanted.node.name, 'manage', node['provision_state'])
+        self._lines.step(wanted.node.name, 'manage', node['provision_state'])
         self._client.provision(node['uuid'], 'manage')
         watcher.settled(node['uuid'])
         return self._client.node(node['uuid'], nodes.FIELDS)
@@ -242,17 +234,18 @@ class Enrolment:
     def _change_node(self, wanted: nodes.Wanted, node: objects.Json) -> None:
         difference = self._difference(wanted, node)
         if difference and difference.changed:
-            self._report(wanted.node.name, 'change',
-                         ', '.join(difference.changed))
+            self._lines.step(wanted.node.name, 'change',
+                             ', '.join(difference.changed))
         if difference.patch:
             self._client.change(
                 'nodes', node['uuid'], difference.patch,
-                self._secrets(wanted), 'driver' in difference.changed)
+                'driver' in difference.changed)
         if difference.traits is not None:
             self._client.set_traits(node['uuid'], difference.traits)
 
     def _make(self, name: str, change: ports.Change) -> objects.Json | None:
-        self._report(name, f'{change.verb} {change.kind[:-1]}', change.label)
+        self._lines.step(name, f'{change.verb} {change.kind[:-1]}',
+                         change.label)
         if change.verb == 'create':
             return self._client.create(change.kind, change.body)
         if change.verb == 'change':
@@ -269,7 +262,7 @@ class Enrolment:
             self._client.set_maintenance(uuid, None)
         attempts = _ATTEMPTS
         while verb := _next_verb(state, wanted, inspected):
-            self._report(wanted.node.name, verb)
+            self._lines.step(wanted.node.name, verb)
             self._client.provision(uuid, verb)
             now = watcher.settled(uuid)
             state = now['provision_state']
@@ -300,11 +293,6 @@ class Enrolment:
                     node: objects.Json) -> nodes.Difference:
         return nodes.difference(node, wanted, self._owner, self._images)
 
-    def _interface_changes(self, wanted: nodes.Wanted,
-                           node: objects.Json) -> list[ports.Change]:
-        return (self._group_changes(wanted, node)
-                + self._port_changes(wanted, node))
-
     def _group_changes(self, wanted: nodes.Wanted,
                        node: objects.Json) -> list[ports.Change]:
         return ports.group_changes(wanted, node['uuid'], self._owner,
@@ -316,10 +304,6 @@ class Enrolment:
                              self._ports.get(node['uuid'], ()),
                              self._groups.get(node['uuid'], ()))
 
-    @staticmethod
-    def _secrets(wanted: nodes.Wanted) -> tuple[str]:
-        return (wanted.bmc.password,)
-
 
 def run(function: abc.Callable[[_ItemT], _ResultT],
         items: abc.Iterable[_ItemT],
@@ -327,13 +311,11 @@ def run(function: abc.Callable[[_ItemT], _ResultT],
     """Call a function for each item, in parallel.
 
     :param parallel: calls at the same time
-    :returns: what it returns, as it does
+    :returns: what it returns, in the order of the items
     """
     pool = futures.ThreadPoolExecutor(parallel)
     try:
-        for future in futures.as_completed(
-                [pool.submit(function, item) for item in items]):
-            yield future.result()
+        yield from pool.map(function, items)
     finally:
         # After an interruption, what waits for Ironic ends with its watcher.
         pool.shutdown(wait=False, cancel_futures=True)

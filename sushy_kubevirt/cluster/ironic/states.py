@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Wait for provision states of many nodes.
 
-Ironic's API has no watch. One list serves all that wait, so that a thousand
-nodes cost one request at a time.
+Ironic's API has no watch. Of the threads that wait, one lists for all, so that
+a thousand nodes cost one request at a time: openstacksdk's
+``wait_for_nodes_provision_state`` would read each of them.
 """
 
 from __future__ import annotations
 
-from collections import abc
 import threading
 import time
 import typing
@@ -15,6 +15,7 @@ import typing
 from sushy_kubevirt.cluster import problems
 
 if typing.TYPE_CHECKING:
+    from sushy_kubevirt.cluster.ironic import client
     from sushy_kubevirt.kube import objects
 
 _FIELDS = ('uuid', 'provision_state', 'last_error')
@@ -34,40 +35,29 @@ _INTERVAL = 1
 _FAILURES = 5
 
 
-class Lister(typing.Protocol):
-    """Lists objects of Ironic; see `client.Client.list`."""
-
-    def list(self, kind: str, fields: abc.Iterable[str], /
-             ) -> abc.Sequence[objects.Json]:
-        """List all objects of a kind."""
-
-
 class Watcher:
     """Context in which provision states are observed.
 
     :param timeout: seconds that a node may stay in states of `BUSY`
     """
 
-    def __init__(self, client: Lister, timeout: float = 1800) -> None:
+    def __init__(self, client: client.Client, timeout: float = 1800) -> None:
         self._client = client
         self._timeout = timeout
-        self._changed = threading.Condition()
         self._over = threading.Event()
-        self._waiting = 0
-        self._begun = float('-inf')
+        #: Held by the thread that lists, or waits to do so.
+        self._lock = threading.Lock()
         self._states: dict[str, objects.Json] = {}
         self._error: problems.ServiceError | None = None
-        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._failures = 0
+        #: When the last list began, and the next one may begin.
+        self._begun = self._due = float('-inf')
 
     def __enter__(self) -> Watcher:
-        self._thread.start()
         return self
 
-    def __exit__(self, *unused: object) -> None:
+    def __exit__(self, *error: object) -> None:
         self._over.set()
-        with self._changed:
-            self._changed.notify_all()
-        self._thread.join()
 
     def settled(self, uuid: str) -> objects.Json:
         """Wait until a node is not in a state of `BUSY`.
@@ -78,54 +68,37 @@ class Watcher:
         :raises: `problems.NodeFailed` at the end of the time or the context,
             or if the node is deleted; `problems.ServiceError`
         """
-        asked = time.monotonic()
-        state = None
-        with self._changed:
-            self._waiting += 1
-            self._changed.notify_all()
-            try:
-                while not self._over.is_set():
-                    if self._begun >= asked:
-                        if self._error:
-                            raise self._error
-                        state = self._states.get(uuid)
-                        if state is None:
-                            raise problems.NodeFailed(
-                                f'the Ironic node {uuid} has been deleted')
-                        if state['provision_state'] not in BUSY:
-                            return state
-                    left = asked + self._timeout - time.monotonic()
-                    if left <= 0:
-                        raise problems.NodeFailed(
-                            f'still {state and state["provision_state"]} '
-                            f'after {self._timeout:g} s')
-                    self._changed.wait(left)
-            finally:
-                self._waiting -= 1
-        raise problems.NodeFailed('interrupted')
-
-    def _run(self) -> None:
-        failures = 0
+        asked = now = time.monotonic()
         while True:
-            with self._changed:
-                self._changed.wait_for(
-                    lambda: self._waiting or self._over.is_set())
-            if self._over.is_set():
-                return
-            begun = time.monotonic()
-            error: problems.ServiceError | None = None
-            nodes: abc.Sequence[objects.Json] = ()
-            try:
-                nodes = self._client.list('nodes', _FIELDS)
-                failures = 0
-            except problems.ServiceError as refusal:
-                failures += 1
-                error = refusal
-            if not error or failures >= _FAILURES:
-                with self._changed:
-                    self._begun, self._error = begun, error
-                    if not error:
-                        self._states = {node['uuid']: node for node in nodes}
-                    self._changed.notify_all()
-            self._over.wait(
-                max(_INTERVAL, 2 * (time.monotonic() - begun)))
+            state = self._listed(now).get(uuid)
+            if state is None:
+                raise problems.NodeFailed(
+                    f'the Ironic node {uuid} has been deleted')
+            if state['provision_state'] not in BUSY:
+                return state
+            now = time.monotonic()
+            if now - asked >= self._timeout:
+                raise problems.NodeFailed(
+                    f'still {state["provision_state"]} after '
+                    f'{self._timeout:g} s')
+
+    def _listed(self, since: float) -> dict[str, objects.Json]:
+        # Return a list that began at this time or later.
+        with self._lock:
+            while self._begun < since:
+                if self._over.wait(max(0, self._due - time.monotonic())):
+                    raise problems.NodeFailed('interrupted')
+                begun = time.monotonic()
+                try:
+                    self._states = {node['uuid']: node for node in
+                                    self._client.list('nodes', _FIELDS)}
+                    self._begun, self._error, self._failures = begun, None, 0
+                except problems.ServiceError as error:
+                    self._failures += 1
+                    if self._failures >= _FAILURES:
+                        self._begun, self._error = begun, error
+                now = time.monotonic()
+                self._due = now + max(_INTERVAL, 2 * (now - begun))
+            if self._error:
+                raise self._error
+            return self._states

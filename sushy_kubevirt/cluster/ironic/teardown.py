@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
+from collections import abc
 import typing
 
 from sushy_kubevirt.cluster.ironic import nodes
 from sushy_kubevirt.cluster.ironic import provision
 from sushy_kubevirt.cluster.ironic import states
 from sushy_kubevirt.cluster import problems
+from sushy_kubevirt.cluster import progress
 
 if typing.TYPE_CHECKING:
     from sushy_kubevirt.cluster.ironic import client
@@ -16,7 +18,7 @@ if typing.TYPE_CHECKING:
 
 
 def remove(client: client.Client, existing: list[objects.Json],
-           force: bool = False, report: provision.Report = provision.silent,
+           force: bool = False, lines: progress.Lines = progress.SILENT,
            timeout: float = 1800, parallel: int = provision.PARALLEL
            ) -> list[provision.Result]:
     """Delete nodes.
@@ -30,44 +32,53 @@ def remove(client: client.Client, existing: list[objects.Json],
     :param parallel: nodes that are worked on at the same time
     :raises: `problems.NodesInUse` before anything is changed
     """
-    in_use = [_name(node) for node in existing if nodes.is_in_use(node)]
-    if in_use and not force:
-        raise problems.NodesInUse(in_use)
+    check_unused(existing, force)
     if not existing:
         return []
     with states.Watcher(client, timeout) as watcher:
-        return sorted(provision.run(
-            lambda node: _removed(client, node, force, report, watcher),
-            existing, parallel), key=lambda result: result.name)
+        return list(provision.run(
+            lambda node: _removed(client, node, force, lines, watcher),
+            sorted(existing, key=_name), parallel))
+
+
+def check_unused(existing: abc.Iterable[objects.Json], force: bool) -> None:
+    """Refuse to remove nodes with an instance.
+
+    :param existing: nodes of Ironic
+    :raises: `problems.NodesInUse`
+    """
+    used = [_name(node) for node in existing if nodes.is_in_use(node)]
+    if used and not force:
+        raise problems.NodesInUse(used)
 
 
 def _removed(client: client.Client, node: objects.Json, force: bool,
-             report: provision.Report,
+             lines: progress.Lines,
              watcher: states.Watcher) -> provision.Result:
     name, state = _name(node), node['provision_state']
     try:
         if nodes.is_in_use(node):
-            _undeploy(client, node, report, watcher)
+            _undeploy(client, node, lines, watcher)
         elif state in states.BUSY:
-            report(name, 'wait', state)
+            lines.step(name, 'wait', state)
             watcher.settled(node['uuid'])
         _delete(client, node, force)
     except problems.ClusterError as error:
-        report(name, 'failed', str(error))
+        lines.step(name, 'failed', str(error))
         return provision.Result(name, 'failed', state=state, error=str(error))
-    report(name, 'deleted')
+    lines.step(name, 'deleted')
     return provision.Result(name, 'delete')
 
 
 def _undeploy(client: client.Client, node: objects.Json,
-              report: provision.Report, watcher: states.Watcher) -> None:
-    report(_name(node), 'undeploy', node['instance_uuid'] or '')
+              lines: progress.Lines, watcher: states.Watcher) -> None:
+    lines.step(_name(node), 'undeploy', node['instance_uuid'] or '')
     try:
         client.provision(node['uuid'], 'deleted')
         watcher.settled(node['uuid'])
     except problems.ServiceError as error:
         # States that cannot be undeployed; maintenance deletes them all.
-        report(_name(node), 'undeploy', str(error))
+        lines.step(_name(node), 'undeploy', str(error))
 
 
 def _delete(client: client.Client, node: objects.Json, force: bool) -> None:

@@ -12,9 +12,7 @@ import dataclasses
 import re
 import typing
 
-import keystoneauth1.exceptions
-import openstack.exceptions
-
+from sushy_kubevirt.cluster import cloud
 from sushy_kubevirt.cluster.ironic import nodes
 from sushy_kubevirt.cluster import problems
 
@@ -117,7 +115,7 @@ def compare(connection: openstack.connection.Connection, owner: str,
     :raises: `problems.ServiceError`, also if the name of a flavor is taken by
         a different one that is not of this cluster
     """
-    with _errors('list flavors'):
+    with cloud.errors('Nova does not list flavors: '):
         existing = {live.name: live for live in connection.compute.flavors(
             details=True, is_public='None')}
     changes = [
@@ -136,9 +134,10 @@ def apply(connection: openstack.connection.Connection,
 
     :raises: `problems.ServiceError`
     """
-    compute = connection.compute
     for change in changes:
-        with _errors(f'{change.action} flavor {change.name}'):
+        with cloud.errors(f'Nova does not {change.action} flavor '
+                          f'{change.name}: '):
+            compute = connection.compute
             if change.action in ('replace', 'delete'):
                 # Servers keep a copy of theirs.
                 compute.delete_flavor(change.live)
@@ -179,21 +178,3 @@ def _change_specs(compute: _proxy.Proxy, existing: flavor.Flavor,
                if current.get(key) != value}
     if changed:
         compute.create_flavor_extra_specs(existing, changed)
-
-
-class _errors:
-    # A context that names the request of which openstacksdk's error is.
-
-    def __init__(self, what: str) -> None:
-        self._what = what
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: object, error: BaseException | None,
-                 trace: object) -> None:
-        if isinstance(error, (openstack.exceptions.SDKException,
-                              keystoneauth1.exceptions.ClientException)):
-            raise problems.ServiceError(
-                f'Nova does not {self._what}: {error}',
-                getattr(error, 'status_code', None)) from error

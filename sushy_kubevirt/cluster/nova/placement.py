@@ -13,9 +13,7 @@ from collections import abc
 import time
 import typing
 
-import keystoneauth1.exceptions
-import openstack.exceptions
-
+from sushy_kubevirt.cluster import cloud
 from sushy_kubevirt.cluster.nova import flavors
 from sushy_kubevirt.cluster import problems
 
@@ -51,21 +49,14 @@ def wait(connection: openstack.connection.Connection,
     :raises: `problems.ServiceError` at the end of the time
     """
     deadline = time.monotonic() + timeout
-    missing: dict[_Demand, dict[str, str]] = {}     # names by UUID
-    for node in nodes:
-        demand = _Demand(node['resource_class'],
-                         frozenset(node['traits'] or ()))
-        missing.setdefault(demand, {})[node['uuid']] = node['name']
+    missing = list(nodes)
     reported = None
     while True:
-        for demand, by_uuid in list(missing.items()):
-            offered = _offered(connection, demand)
-            missing[demand] = {uuid: name for uuid, name in by_uuid.items()
-                               if uuid not in offered}
-        missing = {demand: by_uuid
-                   for demand, by_uuid in missing.items() if by_uuid}
-        names = sorted(name for by_uuid in missing.values()
-                       for name in by_uuid.values())
+        offered = {demand: _offered(connection, demand)
+                   for demand in set(map(_demand, missing))}
+        missing = [node for node in missing
+                   if node['uuid'] not in offered[_demand(node)]]
+        names = sorted(node['name'] for node in missing)
         if not names:
             return
         if names != reported:
@@ -81,20 +72,20 @@ def wait(connection: openstack.connection.Connection,
         time.sleep(min(_INTERVAL, max(0, deadline - time.monotonic())))
 
 
+def _demand(node: objects.Json) -> _Demand:
+    return _Demand(node['resource_class'], frozenset(node['traits'] or ()))
+
+
 def _offered(connection: openstack.connection.Connection,
              demand: _Demand) -> set[str]:
     # UUIDs of the providers that have one of a resource class left.
     query = {'resources': f'{flavors.custom_name(demand.resource_class)}:1'}
     if demand.traits:
         query['required'] = ','.join(sorted(demand.traits))
-    try:
+    with cloud.errors('Placement does not answer: '):
         response = connection.placement.get(
             '/resource_providers', params=query, microversion=_MICROVERSION,
             skip_cache=True)
-    except (keystoneauth1.exceptions.ClientException,
-            openstack.exceptions.SDKException) as error:
-        raise problems.ServiceError(
-            f'Placement does not answer: {error}') from error
     if response.status_code == 400:
         # Placement does not know the resource class or a trait yet.
         return set()

@@ -17,6 +17,7 @@ from tests.fixtures import ipmi_pod
 from tests.fixtures import ironic
 from tests.fixtures import redfish_pod
 from tests.fixtures import sandbox
+from tests.fixtures import steps
 
 OWNER = 'default/functional/uid'
 INTERFACES = {'ipmi': {'boot_interface': 'pxe',
@@ -57,10 +58,9 @@ class Enrolments:
         :returns: list of their `provision.Result`
         """
         self.requests.clear()
-        self.reports = []
+        self.reports = steps.Steps()
         return provision.Enrolment(
-            self.client, OWNER, wanted,
-            report=lambda *words: self.reports.append(words)).apply()
+            self.client, OWNER, wanted, lines=self.reports).apply()
 
     def writes(self):
         return [one for one in self.requests if one[0] != 'GET']

@@ -76,7 +76,7 @@ class FakeIronic:
         node = self.objects['nodes'][uuid]
         return {key: copy.deepcopy(node.get(key)) for key in fields}
 
-    def create(self, kind, body, secrets=()):
+    def create(self, kind, body):
         self.writes.append(('create', kind, body.get('name')
                             or body.get('address')))
         number = len(self.objects[kind])
@@ -87,7 +87,7 @@ class FakeIronic:
         self.objects[kind][made['uuid']] = made
         return copy.deepcopy(made)
 
-    def change(self, kind, uuid, patch, secrets=(), reset_interfaces=False):
+    def change(self, kind, uuid, patch, reset_interfaces=False):
         self.writes.append(('change', kind, uuid, sorted(
             one['path'] for one in patch)))
         self.objects[kind][uuid] = jsonpatch.apply_patch(

@@ -100,15 +100,13 @@ class ClientTestCase(openstack_case.OpenStackTestCase):
         self.assertEqual([('POST', '/baremetal/v1/nodes')],
                          self.requests('POST'))
 
-    def test_no_secrets_in_errors_or_logs(self):
+    def test_no_secrets_in_logs(self):
         log = self.useFixture(fixtures.FakeLogger(level=logging.DEBUG))
         patch = [{'op': 'add', 'path': '/driver_info/x', 'value': 's3cret'}]
         self.http.patch(f'{NODES}/n', status_code=400, json={
             'error_message': {'faultstring': f"Couldn't apply {patch}"}})
-        error = self.refused(self.ironic.change, 'nodes', 'n', patch,
-                             ('s3cret',))
-        self.assertIn('***', str(error))
-        self.assertNotIn('s3cret', str(error) + log.output)
+        self.refused(self.ironic.change, 'nodes', 'n', patch)
+        self.assertNotIn('s3cret', log.output)
         self.assertIn('PATCH /nodes/n', log.output)
 
     def test_reset_of_interfaces(self):

@@ -12,6 +12,7 @@ from sushy_kubevirt.cluster.ironic import provision
 from sushy_kubevirt.cluster.ironic import states
 from sushy_kubevirt.cluster.ironic import teardown
 from sushy_kubevirt.cluster import problems
+from tests.fixtures import steps
 from tests.unit.cluster import declared
 
 
@@ -21,12 +22,12 @@ class IronicTestCase(base.BaseTestCase):
         super().setUp()
         self.useFixture(fixtures.MockPatchObject(states, '_INTERVAL', 0.001))
         self.ironic = declared.FakeIronic()
-        self.reports = []
+        self.reports = steps.Steps()
 
     def enrolment(self, *wanted, **options):
         return provision.Enrolment(
             self.ironic, declared.OWNER, wanted,
-            report=lambda *words: self.reports.append(words), **options)
+            lines=self.reports, **options)
 
     def apply(self, *wanted):
         self.ironic.writes.clear()
@@ -158,7 +159,7 @@ class EnrolmentTestCase(IronicTestCase):
         found, active, lock = [], set(), threading.Lock()
         create = self.ironic.create
 
-        def created(kind, body, secrets=()):
+        def created(kind, body):
             with lock:
                 active.add(body['name'])
                 found.append(len(active))
@@ -281,7 +282,7 @@ class TeardownTestCase(IronicTestCase):
     def remove(self, **options):
         return teardown.remove(
             self.ironic, self.owned(),
-            report=lambda *words: self.reports.append(words), **options)
+            lines=self.reports, **options)
 
     def test_deletes_all(self):
         foreign = declared.existing(nodes.creation(

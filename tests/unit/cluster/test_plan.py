@@ -11,7 +11,6 @@ from sushy_kubevirt.cluster.objects import catalog
 from sushy_kubevirt.cluster.objects import kinds
 from sushy_kubevirt.cluster.objects import networks
 from sushy_kubevirt.cluster import plan
-from sushy_kubevirt.cluster import teardown
 from sushy_kubevirt.kube import api_resources
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.kube import stored_names
@@ -30,6 +29,9 @@ class Base(base.BaseTestCase):
 
     def plan(self, cluster):
         return plan.make(self.api, cluster, 'space')
+
+    def teardown(self, name):
+        return self.plan(model.Cluster(name))
 
     def texts(self, cluster):
         return [str(one) for one in self.plan(cluster).changes]
@@ -139,8 +141,7 @@ class PlanTestCase(Base):
             copied['metadata'].update(name='tk1', uid='copied')
             self.api.objects[plural, 'tk1'] = copied
         self.assertFalse(self.plan(self.cluster(1)))
-        self.assertEqual(('tk0',), teardown.make(
-            self.api, 'tenks', 'space').removed)
+        self.assertEqual(('tk0',), self.teardown('tenks').removed)
         [conflict, _] = self.plan(self.cluster(2)).conflicts
         self.assertIn('space/tk1 exists and belongs to no cluster',
                       str(conflict))
@@ -152,8 +153,7 @@ class PlanTestCase(Base):
         self.apply(two)
         self.assertFalse(self.plan(one))
         self.assertFalse(self.plan(two))
-        self.assertEqual(('two1', 'two0'), teardown.make(
-            self.api, 'two', 'space').removed)
+        self.assertEqual(('two1', 'two0'), self.teardown('two').removed)
 
 
 class MissingTestCase(Base):
@@ -257,19 +257,19 @@ class NetworksTestCase(Base):
         self.assertFalse(self.plan(two))
         self.assertEqual({'one', 'two'}, networks.users(
             self.api.find(NETWORKS, 'lan')))
-        gone = teardown.make(self.api, 'one', 'space')
+        gone = self.teardown('one')
         self.assertEqual('leave NetworkAttachmentDefinition lan',
                          str(gone.changes[0]))
         apply.run(self.api, gone)
         self.assertFalse(self.plan(two))
-        apply.run(self.api, teardown.make(self.api, 'two', 'space'))
+        apply.run(self.api, self.teardown('two'))
         self.assertEqual({}, self.api.objects)
 
     def test_users_that_leave_at_the_same_time(self):
         made = [self.sharing(name) for name in ('one', 'two')]
         for one in made:
             self.apply(one)
-        for gone in [teardown.make(self.api, one.name, 'space')
+        for gone in [self.teardown(one.name)
                      for one in made]:
             self.assertEqual({}, apply.run(self.api, gone).failed)
         self.assertEqual({}, self.api.objects)
