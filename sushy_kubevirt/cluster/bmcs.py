@@ -7,7 +7,8 @@ the credentials and the ConfigMap with the certificate of its authority.
 
 from __future__ import annotations
 
-import base64
+from collections import abc
+import functools
 import typing
 import urllib.parse
 
@@ -18,11 +19,15 @@ from sushy_kubevirt.cluster.objects import stamp
 from sushy_kubevirt.cluster import problems
 from sushy_kubevirt.kube import api_resources
 from sushy_kubevirt.kube import errors
+from sushy_kubevirt.operator import credentials
 from sushy_kubevirt.operator import naming
 
 if typing.TYPE_CHECKING:
     from sushy_kubevirt.kube import client
     from sushy_kubevirt.kube import objects
+
+_Listed: typing.TypeAlias = dict['kinds.AnyResource',
+                                 dict[str, 'objects.Json']]
 
 
 def of_cluster(client: client.Client, namespace: str, cluster: str
@@ -38,7 +43,7 @@ def of_cluster(client: client.Client, namespace: str, cluster: str
         client, kinds.BMC, namespace, stamp.selector(cluster))
     if not existing:
         return {}
-    references = _References(client, namespace, {
+    find = functools.partial(_referenced, client, namespace, {
         api_resources.SECRET: api_server.listed(
             client, api_resources.SECRET, namespace,
             stamp.selector(cluster)),
@@ -47,7 +52,7 @@ def of_cluster(client: client.Client, namespace: str, cluster: str
     bmcs: dict[str, nodes.Bmc | problems.BmcUnavailable] = {}
     for name, live in existing.items():
         try:
-            bmcs[name] = _bmc(live, references)
+            bmcs[name] = _bmc(live, find)
         except problems.BmcUnavailable as error:
             bmcs[name] = error
     return bmcs
@@ -66,7 +71,7 @@ def of_node(client: client.Client, namespace: str, name: str) -> nodes.Bmc:
         raise problems.BmcUnavailable(
             name, f'there is no VirtualMachineBMC {namespace}/{name}. "show" '
             'lists the nodes; --namespace chooses a namespace') from error
-    return _bmc(live, _References(client, namespace, {}))
+    return _bmc(live, functools.partial(_referenced, client, namespace, {}))
 
 
 def require(node: str, bmc: nodes.Bmc, protocol: str) -> nodes.Bmc:
@@ -87,49 +92,33 @@ def require(node: str, bmc: nodes.Bmc, protocol: str) -> nodes.Bmc:
     return bmc
 
 
-def host_and_port(host: str, port: int | None, default: int) -> str:
-    """Write an address as in a URL.
-
-    :param host: IP address or name
-    :param default: port that is left out
-    """
-    host = f'[{host}]' if ':' in host else host
-    return host if port == default else f'{host}:{port}'
-
-
-class _References:
-    # Objects that BMCs refer to, of lists, or read one by one.
-
-    def __init__(self, client: client.Client, namespace: str,
-                 listed: dict[kinds.AnyResource, dict[str, objects.Json]]
-                 ) -> None:
-        self._client = client
-        self._namespace = namespace
-        self._listed = listed
-
-    def find(self, resource: kinds.AnyResource, name: str,
-             node: str) -> objects.Json:
-        obj = self._listed.get(resource, {}).get(name)
-        if obj is None:
-            try:
-                obj = self._client.get(resource, self._namespace, name)
-            except errors.ObjectNotFound as error:
-                raise problems.BmcUnavailable(
-                    node, f'{resource.kind} {self._namespace}/{name} does not '
-                    'exist') from error
-        return obj
+def _referenced(client: client.Client, namespace: str, listed: _Listed,
+                resource: kinds.AnyResource, name: str,
+                node: str) -> objects.Json:
+    """Return an object that a BMC refers to, listed or read now."""
+    obj = listed.get(resource, {}).get(name)
+    if obj is None:
+        try:
+            obj = client.get(resource, namespace, name)
+        except errors.ObjectNotFound as error:
+            raise problems.BmcUnavailable(
+                node, f'{resource.kind} {namespace}/{name} does not '
+                'exist') from error
+    return obj
 
 
-def _bmc(live: objects.VirtualMachineBMC,
-         references: _References) -> nodes.Bmc:
+def _bmc(live: objects.VirtualMachineBMC, find: abc.Callable[
+        [kinds.AnyResource, str, str], objects.Json]) -> nodes.Bmc:
     node, status = live['metadata']['name'], live.get('status') or {}
     endpoints = status.get('endpoints') or {}
     if not endpoints.get('redfish') and not endpoints.get('ipmi'):
         raise problems.BmcUnavailable(node, _reason(status))
     if not status.get('authSecret'):
         raise problems.BmcUnavailable(node, 'has no Secret with credentials')
-    secret = references.find(
-        api_resources.SECRET, status['authSecret'], node)
+    secret = find(api_resources.SECRET, status['authSecret'], node)
+    for key in credentials.missing(secret):
+        raise problems.BmcUnavailable(
+            node, f"Secret {status['authSecret']} has no usable {key}")
     redfish, ipmi = endpoints.get('redfish'), endpoints.get('ipmi') or {}
     host, redfish_port, authority = ipmi.get('host') or '', None, None
     if redfish:
@@ -140,29 +129,17 @@ def _bmc(live: objects.VirtualMachineBMC,
         authority = redfish.get('certificateAuthority')
     ca = None
     if authority:
-        ca = references.find(
+        ca = find(
             api_resources.CONFIG_MAP, authority['configMap'],
             node).get('data', {}).get(authority['key'])
     metadata = secret['metadata']
     return nodes.Bmc(
         host, redfish_port=redfish_port, ipmi_port=ipmi.get('port'),
-        username=_value(secret, 'username', node),
-        password=_value(secret, 'password', node), ca=ca,
+        username=credentials.text(secret['data'][credentials.USERNAME]),
+        password=credentials.text(secret['data'][credentials.PASSWORD]), ca=ca,
         revision=f"{metadata['uid']}/{metadata['resourceVersion']}",
         secret=metadata['name'],
         authority=authority['configMap'] if authority else '')
-
-
-def _value(secret: objects.Json, key: str, node: str) -> str:
-    try:
-        # The newline that editors leave at the end of a file is not part of
-        # it; so the BMC reads it, too.
-        text = base64.b64decode((secret.get('data') or {})[key]).decode()
-    except (KeyError, ValueError) as error:
-        raise problems.BmcUnavailable(
-            node, f"Secret {secret['metadata']['name']} has no usable "
-            f'{key}') from error
-    return text.removesuffix('\r\n' if text.endswith('\r\n') else '\n')
 
 
 def _reason(status: objects.VirtualMachineBMCStatus) -> str:

@@ -126,7 +126,7 @@ class _Nodes:
             first = sum(other['count'] or 0 for other in before)
             before.append(spec)
             nodes += self._of_spec(where, spec, tuple(
-                (index, identity.node_name(spec['node_name_prefix'], index))
+                (index, f"{spec['node_name_prefix']}{index}")
                 for index in range(first, first + (spec['count'] or 0))))
         return tuple(nodes)
 
@@ -174,7 +174,8 @@ class _Nodes:
         self._check_type(where, kind, spec)
         for index, name in names:
             volumes = tuple(
-                identity.volume_name(name, self._volume_prefix(spec), number)
+                identity.valid_name(
+                    f'{name}{self._volume_prefix(spec)}{number}')
                 for number in range(len(kind.volumes)))
             if not self._check_unique(where, name, volumes):
                 return
@@ -268,7 +269,7 @@ class _Nodes:
             mac = identity.mac(self._cluster, node, network, attempt)
             if mac not in self._macs:
                 self._macs.add(mac)
-                return model.Interface(identity.interface_name(network),
+                return model.Interface(identity.valid_name(network),
                                        self._networks[network], mac)
             attempt += 1
 

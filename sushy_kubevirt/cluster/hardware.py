@@ -94,8 +94,8 @@ def _network(cluster: str, name: str, mapping: str | None,
     if attachment:
         config = None
     elif not checker.reported(*path):
-        attachment = identity.attachment_name(cluster, name,
-                                              more.get('shared', False))
+        attachment = identity.valid_name(
+            name if more.get('shared') else f'{cluster}-{name}')
         config = config or dict(BRIDGE)
     options = {key: more[key]
                for key in ('shared', 'switch_id', 'switch_options')

@@ -57,46 +57,19 @@ def is_mac(text: str) -> bool:
     return bool(_MAC.fullmatch(text))
 
 
-def node_name(prefix: str, index: int) -> str:
-    """Make the name of a node: of VM, VirtualMachineBMC and Ironic node.
-
-    :param index: number among the nodes with this prefix
-    :returns: valid if `is_name`
-    """
-    return f'{prefix}{index}'
-
-
 def order(node: str) -> tuple[str, int, str]:
     """Return a sort key of a node's name: ``tk2`` is before ``tk10``."""
     return node.rstrip('0123456789'), len(node), node
 
 
-def volume_name(node: str, prefix: str, index: int) -> str:
-    """Make the name of a volume: of its claim, and in the VM.
-
-    :param node: name of the node
-    :param prefix: such as ``vol``
-    :param index: number of the volume in the node
-    """
-    return _shortened(f'{node}{prefix}{index}')
-
-
-def interface_name(network: str) -> str:
-    """Make the name of an interface, and of its network, in a VM.
-
-    :param network: name of the physical network
-    """
-    return _shortened(network)
-
-
-def attachment_name(cluster: str, network: str, shared: bool = False) -> str:
-    """Make the name of a NetworkAttachmentDefinition that is created.
-
-    :param cluster: its name
-    :param network: name of the physical network
-    :param shared: whether it is used by several clusters
-    """
-    return _shortened(network if shared else f'{cluster}-{network}')
+def valid_name(text: str) -> str:
+    """Return text if it `is_name`, otherwise a name with a digest of it."""
+    if is_name(text):
+        return text
+    digest = hash_of(text)[:8]
+    safe = re.sub(r'[^a-z0-9]+', '-', text.lower())
+    safe = safe[:MAX_LENGTH - len(digest) - 1].strip('-')
+    return f'{safe}-{digest}' if safe else f'x-{digest}'
 
 
 def owner(namespace: str, cluster: str, uid: str) -> str:
@@ -158,13 +131,3 @@ def hash_of(value: object) -> str:
     """
     text = json.dumps(value, sort_keys=True, separators=(',', ':'))
     return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-def _shortened(text: str) -> str:
-    # Return text if it is a valid name, otherwise one with a digest of it.
-    if is_name(text):
-        return text
-    digest = hash_of(text)[:8]
-    safe = re.sub(r'[^a-z0-9]+', '-', text.lower())
-    safe = safe[:MAX_LENGTH - len(digest) - 1].strip('-')
-    return f'{safe}-{digest}' if safe else f'x-{digest}'

@@ -61,7 +61,7 @@ class Network:
         definition, which the last of them deletes; otherwise it is this
         cluster's own
     :param switch_id: MAC address, ``switch_id`` of local link information
-    :param switch_info: likewise
+    :param switch_info: likewise, the name of the switch
     :param switch_options: the switch's options for networking-generic-switch
     """
 

@@ -14,10 +14,10 @@ from collections import abc
 import dataclasses
 import enum
 import functools
-import re
 import typing
 
 from sushy_kubevirt.cluster import api_server
+from sushy_kubevirt.cluster import identity
 from sushy_kubevirt.cluster.objects import bmc
 from sushy_kubevirt.cluster.objects import catalog
 from sushy_kubevirt.cluster.objects import kinds
@@ -193,7 +193,8 @@ def make(client: client.Client, cluster: model.Cluster,
     :param namespace: of its objects
     """
     comparison = _Comparison(client, cluster, namespace)
-    comparison.check_existing()
+    comparison.check_attachments()
+    comparison.check_claims()
     changes = comparison.network_changes() + comparison.node_changes()
     return Plan(cluster.name, namespace, tuple(comparison.wanted),
                 tuple(changes), tuple(comparison.conflicts), {
@@ -224,12 +225,8 @@ class _Comparison:
         self._strangers: dict[kinds.AnyResource, _Objects] = {}
         self.conflicts: list[Conflict] = []
 
-    def check_existing(self) -> None:
-        """Find nodes that could not start: what they refer to is missing."""
-        self._check_attachments()
-        self._check_claims()
-
-    def _check_attachments(self) -> None:
+    def check_attachments(self) -> None:
+        """Find nodes that could not start, as a definition is missing."""
         for network in self._cluster.networks.values():
             if network.config is not None or network.attachment is None:
                 continue
@@ -248,7 +245,8 @@ class _Comparison:
             except errors.AccessDenied:
                 pass    # KubeVirt says so when a VM is started.
 
-    def _check_claims(self) -> None:
+    def check_claims(self) -> None:
+        """Find nodes that could not start, as a claim is missing."""
         wanted = {(node.name, claim) for node in self._cluster.nodes
                   for claim in volumes.claims(node)}
         try:
@@ -274,15 +272,15 @@ class _Comparison:
 
     def node_changes(self) -> list[Change]:
         """Compare the objects of nodes."""
-        changes: dict[str | None, list[Change]] = (
-            collections.defaultdict(list))
+        changes: dict[str, list[Change]] = collections.defaultdict(list)
         for resource in kinds.OF_NODES:
             for change in self._compare(resource, self._wanted[resource],
                                         self._live[resource], self._of_node):
-                changes[change.node].append(change)
+                changes[change.node or ''].append(change)
         taken = {conflict.node for conflict in self.conflicts}
-        order: list[str | None] = [node.name for node in self._cluster.nodes]
-        removed = sorted(set(changes) - set(order), key=_index, reverse=True)
+        order = [node.name for node in self._cluster.nodes]
+        removed = sorted(set(changes) - set(order), key=identity.order,
+                         reverse=True)
         return [change for node in order + removed if node not in taken
                 for change in changes[node]]
 
@@ -435,12 +433,6 @@ class _Comparison:
     def _list(self, resource: kinds.AnyResource, selector: str) -> _Objects:
         return api_server.listed(self._client, resource, self._namespace,
                                  selector, metadata_only=True)
-
-
-def _index(node: str | None) -> tuple[int, str]:
-    """Return a node's index as a sort key; nodes without one come last."""
-    match = re.search(r'\d+$', node or '')
-    return (int(match[0]) if match else -1, node or '')
 
 
 def _same_name(attachment: str | None, name: str) -> bool:

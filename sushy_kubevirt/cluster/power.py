@@ -8,7 +8,6 @@ import contextlib
 import tempfile
 import typing
 
-from sushy_kubevirt.cluster import bmcs
 from sushy_kubevirt.cluster.ironic import nodes
 from sushy_kubevirt.cluster import problems
 
@@ -46,7 +45,7 @@ def _system(node: str, bmc: nodes.Bmc) -> abc.Iterator[typing.Any]:
     import requests
     import sushy
     from sushy import auth
-    server = bmcs.host_and_port(bmc.address, bmc.redfish_port, 443)
+    server = nodes.host_and_port(bmc.address, bmc.redfish_port, 443)
     with tempfile.NamedTemporaryFile('w', suffix='.pem') as ca:
         ca.write(bmc.ca or '')
         ca.flush()

@@ -76,8 +76,8 @@ def password() -> str:
 
 def generated(bmc: spec.Bmc) -> objects.Json:
     """Make the Secret of a BMC that refers to none, with a random password."""
-    return _secret(bmc, {USERNAME: _encoded(DEFAULT_USERNAME),
-                         PASSWORD: _encoded(password())})
+    return _secret(bmc, {USERNAME: encoded(DEFAULT_USERNAME),
+                         PASSWORD: encoded(password())})
 
 
 def copied(bmc: spec.Bmc, secret: objects.Json) -> objects.Json:
@@ -142,7 +142,7 @@ def missing(secret: objects.Json) -> tuple[str, ...]:
     :returns: keys that are missing, empty or not text
     """
     return tuple(key for key in (USERNAME, PASSWORD)
-                 if not _text((secret.get('data') or {}).get(key)))
+                 if not text((secret.get('data') or {}).get(key)))
 
 
 def unusable_keys(secret: objects.Json) -> tuple[tuple[str, str], ...]:
@@ -153,7 +153,7 @@ def unusable_keys(secret: objects.Json) -> tuple[tuple[str, str], ...]:
         which HTTP's Basic authentication cannot have (RFC 7617, section 2)
     """
     data = secret.get('data') or {}
-    texts = {key: _text(data.get(key)) for key in KEYS if key in data}
+    texts = {key: text(data.get(key)) for key in KEYS if key in data}
     bad = [(IPMI, key) for key, limit in _IPMI_MAX_BYTES.items()
            if len(texts.get(key, '').encode()) > limit
            or not texts.get(key, '').isprintable()]
@@ -174,7 +174,8 @@ def _is_host(reference: objects.OwnerReference) -> bool:
             and reference['kind'] == _HOST_KIND)
 
 
-def _text(value: str | None) -> str:
+def text(value: str | None) -> str:
+    """Decode a value of a Secret; '' if it is not text."""
     try:
         text = _bytes(value).decode()
     except UnicodeDecodeError:
@@ -190,7 +191,8 @@ def _bytes(value: str | None) -> bytes:
         return b''
 
 
-def _encoded(text: str) -> str:
+def encoded(text: str) -> str:
+    """Encode a value of a Secret."""
     return base64.b64encode(text.encode()).decode()
 
 

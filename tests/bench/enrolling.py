@@ -49,7 +49,7 @@ class Nodes(fixtures.Fixture):
 
     def wanted(self):
         kind = model.NodeType('small', 1, 256, driver='redfish')
-        network = model.Network('net')
+        network = model.Network('net', switch_info='net')
         for index in range(self.count):
             name, pod = f'node-{index}', self.pods[index % _PODS]
             yield nodes.Wanted(

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import typing
 
+from sushy_kubevirt.cluster import fields
 from sushy_kubevirt.cluster.ironic import nodes
 from sushy_kubevirt.machine import architecture
 
@@ -52,7 +53,7 @@ def _node(wanted: nodes.Wanted, owner: str) -> objects.Json:
     if node['driver'] == 'redfish':
         host['boot_interface'] = 'redfish-virtual-media'
     host.update({key: value for key, value in node.items()
-                 if key in (*nodes.INTERFACES, 'resource_class')})
+                 if key in (*fields.INTERFACES, 'resource_class')})
     if wanted.ironic.traits:
         host['traits'] = list(wanted.ironic.traits)
     return host

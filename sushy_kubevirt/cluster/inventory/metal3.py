@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections import abc
 import typing
 
-from sushy_kubevirt.cluster import bmcs
 from sushy_kubevirt.cluster.ironic import nodes
 from sushy_kubevirt.machine import architecture
 
@@ -86,10 +85,10 @@ def _boot_address(wanted: nodes.Wanted) -> str | None:
 def _bmc_address(wanted: nodes.Wanted) -> str:
     bmc = wanted.bmc
     if wanted.node.type.driver == 'ipmi':
-        return 'ipmi://' + bmcs.host_and_port(bmc.address, bmc.ipmi_port, 623)
+        return 'ipmi://' + nodes.host_and_port(bmc.address, bmc.ipmi_port, 623)
     kind = wanted.ironic.interfaces.get(
         'boot_interface', 'redfish-virtual-media')
     scheme = ('redfish-virtualmedia' if kind == 'redfish-virtual-media'
               else 'redfish')
-    server = bmcs.host_and_port(bmc.address, bmc.redfish_port, 443)
+    server = nodes.host_and_port(bmc.address, bmc.redfish_port, 443)
     return f'{scheme}://{server}{nodes.SYSTEM_ID}'

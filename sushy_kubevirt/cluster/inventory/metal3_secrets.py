@@ -6,10 +6,10 @@ They are copies of the BMCs' credentials.
 
 from __future__ import annotations
 
-import base64
 import typing
 
 from sushy_kubevirt.cluster.inventory import metal3
+from sushy_kubevirt.operator import credentials
 
 if typing.TYPE_CHECKING:
     from sushy_kubevirt.cluster.ironic import nodes
@@ -27,6 +27,6 @@ def _secret(wanted: nodes.Wanted, namespace: str) -> objects.Json:
     return {'apiVersion': 'v1', 'kind': 'Secret', 'type': 'Opaque',
             'metadata': {'name': metal3.secret_name(wanted.node.name),
                          'namespace': namespace},
-            'data': {key: base64.b64encode(value.encode()).decode()
+            'data': {key: credentials.encoded(value)
                      for key, value in (('username', wanted.bmc.username),
                                         ('password', wanted.bmc.password))}}

@@ -15,10 +15,10 @@ from __future__ import annotations
 
 from collections import abc
 import dataclasses
-import ipaddress
 import typing
 import uuid
 
+from sushy_kubevirt.cluster import fields
 from sushy_kubevirt.cluster import problems
 from sushy_kubevirt.kube import quantity
 from sushy_kubevirt.machine import architecture
@@ -32,17 +32,13 @@ RECORD = 'sushy_kubevirt'
 
 SYSTEM_ID = '/redfish/v1/Systems/1'
 
-INTERFACES = tuple(kind + '_interface' for kind in (
-    'bios', 'boot', 'console', 'deploy', 'firmware', 'inspect', 'management',
-    'network', 'power', 'raid', 'rescue', 'storage', 'vendor'))
-
 #: Fields to read of each node.
 FIELDS = ('uuid', 'name', 'driver', 'driver_info', 'properties', 'extra',
           'resource_class', 'traits', 'conductor_group', 'shard', 'owner',
           'lessee', 'description', 'provision_state',
           'target_provision_state', 'power_state', 'last_error',
           'instance_uuid', 'maintenance', 'maintenance_reason', 'fault',
-          'reservation', 'inspection_finished_at') + INTERFACES
+          'reservation', 'inspection_finished_at') + fields.INTERFACES
 
 #: Provision states of nodes without an instance.
 _FREE = {'enroll', 'verifying', 'manageable', 'inspecting', 'inspect wait',
@@ -123,6 +119,16 @@ class Difference:
 
     def __bool__(self) -> bool:
         return bool(self.patch) or self.traits is not None
+
+
+def host_and_port(host: str, port: int | None, default: int) -> str:
+    """Write an address as in a URL.
+
+    :param host: IP address or name
+    :param default: port that is left out
+    """
+    host = f'[{host}]' if ':' in host else host
+    return host if port == default else f'{host}:{port}'
 
 
 def is_in_use(existing: objects.Json) -> bool:
@@ -213,10 +219,8 @@ def values(wanted: Wanted, owner: str,
     capabilities = {'boot_mode': node.type.boot_mode}
     if node.type.secure_boot:
         capabilities['secure_boot'] = 'true'
-    capabilities.update(
-        _parsed(wants.pop(('properties', 'capabilities'), '')))
     for key, value in {**capabilities, **ironic.capabilities}.items():
-        wants['properties', 'capabilities', key] = _text(value)
+        wants['properties', 'capabilities', key] = value
     return wants
 
 
@@ -298,11 +302,12 @@ def _driver_info(wanted: Wanted,
     ironic, bmc = wanted.ironic, wanted.bmc
     info: objects.Json
     if wanted.node.type.driver == 'redfish':
-        info = {'redfish_address': _https(bmc.address, bmc.redfish_port),
+        server = host_and_port(bmc.address, bmc.redfish_port, 443)
+        info = {'redfish_address': f'https://{server}',
                 'redfish_system_id': SYSTEM_ID,
                 'redfish_username': bmc.username,
                 'redfish_password': bmc.password,
-                'redfish_verify_ca': bool(ironic.verify) and (
+                'redfish_verify_ca': ironic.verify and (
                     ironic.ca_file or True)}
     else:
         info = {'ipmi_address': bmc.address, 'ipmi_port': bmc.ipmi_port,
@@ -311,15 +316,6 @@ def _driver_info(wanted: Wanted,
         if image := getattr(ironic, key):
             info[key] = images.get(image, image)
     return info
-
-
-def _https(address: str, port: int | None) -> str:
-    try:
-        if ipaddress.ip_address(address).version == 6:
-            address = f'[{address}]'
-    except ValueError:
-        pass
-    return f'https://{address}' + (f':{port}' if port != 443 else '')
 
 
 def _sizes(wanted: Wanted) -> objects.Json:

@@ -55,13 +55,6 @@ class Change:
             operation['path'] in _CONNECTIVITY for operation in self.patch)
 
 
-def switch_name(network: model.Network) -> str:
-    """Return the name of the switch of a network: ``switch_info`` of ports,
-    and a section of networking-generic-switch.
-    """
-    return network.switch_info or network.name
-
-
 def group_name(wanted: nodes.Wanted) -> str:
     """Return the name of the port group of a node."""
     return f'{wanted.node.name}-group'
@@ -138,7 +131,7 @@ def _body(wanted: nodes.Wanted, interface: model.Interface,
             'physical_network': network.name,
             'local_link_connection': {
                 'switch_id': network.switch_id,
-                'switch_info': switch_name(network),
+                'switch_info': network.switch_info,
                 'port_id': f'{wanted.node.name}-{interface.name}'},
             'pxe_enabled': (ironic.pxe_networks is None
                             or network.name in ironic.pxe_networks)}

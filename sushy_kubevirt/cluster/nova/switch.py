@@ -12,7 +12,6 @@ from collections import abc
 import re
 import typing
 
-from sushy_kubevirt.cluster.ironic import ports
 from sushy_kubevirt.cluster import problems
 from sushy_kubevirt.cluster import wording
 
@@ -55,7 +54,7 @@ def configuration(networks: abc.Iterable[model.Network]) -> str:
     """
     by_switch: dict[str, list[model.Network]] = {}
     for network in networks:
-        by_switch.setdefault(ports.switch_name(network), []).append(network)
+        by_switch.setdefault(network.switch_info, []).append(network)
     return '\n'.join(_section(name, connected)
                      for name, connected in sorted(by_switch.items()))
 

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import base64
 from collections import abc
 import typing
 
@@ -41,8 +40,9 @@ def secret(cluster: model.Cluster, node: model.Node,
 def with_password(body: objects.Json) -> objects.Json:
     """Return a copy of a Secret with a new random password."""
     return {**body, 'data': {
-        credentials.USERNAME: _encoded(credentials.DEFAULT_USERNAME),
-        credentials.PASSWORD: _encoded(credentials.password())}}
+        credentials.USERNAME: credentials.encoded(
+            credentials.DEFAULT_USERNAME),
+        credentials.PASSWORD: credentials.encoded(credentials.password())}}
 
 
 def bmc(cluster: model.Cluster, node: model.Node, namespace: str,
@@ -74,7 +74,3 @@ def has_operators_secret(live: abc.Mapping[str, typing.Any],
     :param live: the VirtualMachineBMC, or its metadata alone
     """
     return stamp.declared(live).get('credentials') == cluster.credentials
-
-
-def _encoded(text: str) -> str:
-    return base64.b64encode(text.encode()).decode()

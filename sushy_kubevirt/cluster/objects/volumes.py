@@ -15,8 +15,6 @@ if typing.TYPE_CHECKING:
     from sushy_kubevirt.cluster import model
     from sushy_kubevirt.kube import objects
 
-DOCKER = 'docker://'
-
 
 def disks(node: model.Node) -> list[objects.Disk]:
     """Make the disks of the domain."""
@@ -82,10 +80,7 @@ def _source(volume: model.Volume, namespace: str) -> objects.Json:
     if volume.source == 'clone':
         place, _, name = volume.location.rpartition('/')
         return {'pvc': {'namespace': place or namespace, 'name': name}}
-    url = volume.location
-    if volume.source == 'registry' and '://' not in url:
-        url = DOCKER + url
-    return {volume.source: {'url': url}}
+    return {volume.source: {'url': volume.location}}
 
 
 def _storage(volume: model.Volume) -> objects.Json:

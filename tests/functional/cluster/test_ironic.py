@@ -129,7 +129,7 @@ class EnrolmentTestCase(Enrolments, base.SandboxTestCase):
             kind = model.NodeType(
                 'type0', 1, 256, (model.Volume('1G'),), driver=driver)
             interfaces = tuple(
-                model.Interface(one, model.Network(one),
+                model.Interface(one, model.Network(one, switch_info=one),
                                 f'52:54:00:00:0{index}:0{number}')
                 for number, one in enumerate(('net1', 'net2')))
             found.append(nodes.Wanted(

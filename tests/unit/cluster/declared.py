@@ -22,7 +22,8 @@ def wanted(name='tk0', bmc=BMC, vm='vm-uid-0', kind=None, networks=('net1',),
     kind = {'vcpus': 2, 'memory_mb': 1024, 'driver': 'redfish',
             'volumes': (model.Volume('10Gi'),), **(kind or {})}
     interfaces = tuple(
-        model.Interface(one, model.Network(one), f'52:54:00:00:00:0{index}')
+        model.Interface(one, model.Network(one, switch_info=one),
+                        f'52:54:00:00:00:0{index}')
         for index, one in enumerate(networks))
     return nodes.Wanted(
         model.Node(name, 0, model.NodeType('type0', **kind), interfaces,

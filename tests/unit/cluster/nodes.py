@@ -25,7 +25,7 @@ def cluster(count=2, name='tenks', prefix='tk', networks=(POD,), more=None,
         nodes.append(model.Node(node, index, kind, tuple(
             model.Interface(one.name, one, identity.mac(name, node, one.name))
             for one in networks), tuple(
-            identity.volume_name(node, 'vol', number)
+            f'{node}vol{number}'
             for number in range(len(kind.volumes)))))
     return model.Cluster(name, 'space', {kind.name: kind},
                          {one.name: one for one in networks}, tuple(nodes),

@@ -7,6 +7,7 @@ from oslotest import base
 
 from sushy_kubevirt.cluster import apply
 from sushy_kubevirt.cluster import bmcs
+from sushy_kubevirt.cluster.ironic import nodes as ironic_nodes
 from sushy_kubevirt.cluster import plan
 from sushy_kubevirt.cluster import problems
 from tests.unit.cluster import live
@@ -119,6 +120,6 @@ class BmcsTestCase(base.BaseTestCase):
         self.assertIn('there is no VirtualMachineBMC space/tk9', str(error))
 
     def test_addresses_in_urls(self):
-        self.assertEqual('a', bmcs.host_and_port('a', 443, 443))
+        self.assertEqual('a', ironic_nodes.host_and_port('a', 443, 443))
         self.assertEqual('[fd00::7]:444',
-                         bmcs.host_and_port('fd00::7', 444, 443))
+                         ironic_nodes.host_and_port('fd00::7', 444, 443))

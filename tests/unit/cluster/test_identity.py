@@ -9,12 +9,8 @@ from sushy_kubevirt.cluster import identity
 
 class NamesTestCase(base.BaseTestCase):
 
-    def test_names_are_prefix_and_index_as_in_tenks(self):
-        self.assertEqual('tk0', identity.node_name('tk', 0))
-        self.assertEqual('tk0vol1', identity.volume_name('tk0', 'vol', 1))
-
     def test_long_names_are_shortened_and_stay_distinct(self):
-        names = {identity.volume_name('n' * 62, 'vol', index)
+        names = {identity.valid_name(f'{"n" * 62}vol{index}')
                  for index in range(12)}
         self.assertEqual(12, len(names))
         for name in names:
@@ -22,18 +18,12 @@ class NamesTestCase(base.BaseTestCase):
             self.assertEqual(63, len(name))
 
     def test_names_of_networks_become_valid(self):
-        self.assertEqual('physnet1', identity.interface_name('physnet1'))
-        names = {identity.interface_name(one)
+        self.assertEqual('physnet1', identity.valid_name('physnet1'))
+        names = {identity.valid_name(one)
                  for one in ('Rack_1', 'rack.1', 'rack-1', '__', '--')}
         self.assertEqual(5, len(names))
         for name in names:
             self.assertTrue(identity.is_name(name), name)
-
-    def test_created_networks_are_named_after_the_cluster(self):
-        self.assertEqual('c-physnet1',
-                         identity.attachment_name('c', 'physnet1'))
-        self.assertEqual('physnet1',
-                         identity.attachment_name('c', 'physnet1', True))
 
     def test_bridges_are_named_after_namespace_cluster_and_network(self):
         names = {identity.bridge_name(namespace, cluster, network, shared)

@@ -21,7 +21,7 @@ class CreationTestCase(base.BaseTestCase):
     def test_redfish(self):
         body = created(declared.wanted(
             kind={'secure_boot': True}, properties={'vendor': 'x'},
-            capabilities={'hw': True}, interfaces={'boot_interface': 'b'},
+            capabilities={'hw': 'true'}, interfaces={'boot_interface': 'b'},
             attributes={'owner': 'o', 'conductor_group': 'Rack1',
                         'extra': {'row': 7}}))
         record = body['extra'].pop('sushy_kubevirt')

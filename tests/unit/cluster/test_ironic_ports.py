@@ -2,7 +2,6 @@
 from oslotest import base
 
 from sushy_kubevirt.cluster.ironic import ports
-from sushy_kubevirt.cluster import model
 from tests.unit.cluster import declared
 
 MAC = '52:54:00:00:00:00'
@@ -90,7 +89,3 @@ class GroupsTestCase(base.BaseTestCase):
                          [one.verb for one in without])
         self.assertEqual([{'op': 'add', 'path': '/portgroup_uuid',
                            'value': None}], without[0].patch[:1])
-
-    def test_switch_name(self):
-        self.assertEqual('leaf1', ports.switch_name(
-            model.Network('net1', switch_info='leaf1')))

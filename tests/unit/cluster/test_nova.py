@@ -177,8 +177,9 @@ class SwitchTestCase(base.BaseTestCase):
         return {name: dict(parser[name]) for name in parser.sections()}
 
     def test_fake(self):
-        sections = self.read(model.Network('net2'), model.Network(
-            'net1', switch_info='leaf1', switch_id='00:00:00:00:00:0A',
+        sections = self.read(model.Network(
+            'net2', switch_info='net2'), model.Network(
+                'net1', switch_info='leaf1', switch_id='00:00:00:00:00:0A',
             switch_options={'ngs_port_default_vlan': '7'}))
         self.assertEqual(
             ['genericswitch:leaf1', 'genericswitch:net2'], list(sections))
@@ -192,7 +193,7 @@ class SwitchTestCase(base.BaseTestCase):
 
     def test_default_mac_address_names_no_switch(self):
         # Each cluster's switches would have the same one.
-        section, = self.read(model.Network('a')).values()
+        section, = self.read(model.Network('a', switch_info='a')).values()
         self.assertNotIn('ngs_mac_address', section)
 
     def test_networks_of_one_switch(self):
@@ -211,7 +212,8 @@ class SwitchTestCase(base.BaseTestCase):
                 ([model.Network('a', switch_info='s',
                                 switch_options={'ip': one})
                   for one in '12'], 'two values of ip: 1 and 2'),
-                ([model.Network('a,b')], "'a,b' cannot be written"),
+                ([model.Network('a,b', switch_info='a')],
+                 "'a,b' cannot be written"),
                 ([model.Network('a', switch_info=']\n[x')],
                  'without brackets')):
             error = self.assertRaises(

@@ -102,7 +102,7 @@ class VirtualMachineTestCase(base.BaseTestCase):
             model.Volume('1G', storage_class='fast', bus='sata',
                          access_mode='ReadWriteMany', volume_mode='Block'),
             model.Volume('2G', 'http', 'http://server/image'),
-            model.Volume('3G', 'registry', 'registry/image'),
+            model.Volume('3G', 'registry', 'docker://registry/image'),
             model.Volume(None, 'claim', 'disk-{index}-of-{node}'),
             model.Volume(None, 'clone', 'golden'),
             model.Volume(None, 'clone', 'images/golden'),
