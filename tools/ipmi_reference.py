@@ -11,7 +11,6 @@ import pathlib
 import sys
 
 from vbmc_kubevirt import bmc
-from vbmc_kubevirt import command_table
 from vbmc_kubevirt.ipmi import channel
 from vbmc_kubevirt.ipmi import constants
 
@@ -311,8 +310,7 @@ def answers():
     :returns: dict of (network function, command) to `SERVED` or `DENIED`
     """
     answers = dict.fromkeys(channel.NAMES, SERVED)
-    commands = command_table.commands(
-        bmc.Bmc('vm', None, '0.0', None, None))
+    commands = bmc.Bmc(None, 'vm', 'lab/vm', None, None, None).commands
     for code, command in commands.items():
         answers[code] = (DENIED if command.privilege == constants.NEVER
                          else SERVED)

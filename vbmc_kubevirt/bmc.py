@@ -1,23 +1,35 @@
 # SPDX-License-Identifier: Apache-2.0
-"""BMC of one VM: what its IPMI commands share.
+"""BMC of one VM: its server, and what its IPMI commands share.
 
 Power and boot semantics are implemented by `sushy_kubevirt.machine`, sessions
-and privileges by `ipmi.server`, the commands by the modules of `commands`.
+and privileges by `ipmi.server`, the commands by the modules of `commands`. The
+daemon's `bmc_process`, `ipmi_service` and `shared_bmc` supply the port, the
+credentials and the thread pools.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections import abc
+from concurrent import futures
+import functools
+from importlib import metadata
 import logging
 import math
+import socket
+import threading
 import typing
 import uuid
 
 from sushy_kubevirt.bmc import event_log
+from sushy_kubevirt.kube import blocking
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.kube import retry
+from sushy_kubevirt.machine import cluster
 from sushy_kubevirt.machine import machine
+from vbmc_kubevirt import backends
 from vbmc_kubevirt import bmc_users
+from vbmc_kubevirt import command_table
 from vbmc_kubevirt.commands import completion
 from vbmc_kubevirt.ipmi import channel
 from vbmc_kubevirt.ipmi import constants
@@ -30,51 +42,113 @@ if typing.TYPE_CHECKING:
 LOG = logging.getLogger(__name__)
 
 Machine: typing.TypeAlias = machine.Machine
+Cluster: typing.TypeAlias = cluster.Cluster
 
 
 class Bmc:
-    """IPMI commands of one VM.
+    """BMC of one VM.
 
+    :param connect: called on first use, again after `errors.ConfigError`
     :param name: name for log messages
-    :param find: returns the machine; may block and raise
-        `errors.MachineError`
-    :param version: version of this program
-    :param reset: called with the session in the event loop on a cold reset
-    :param log: to be called after `machine`
+    :param vm: 'namespace/name'
+    :param readers: see `ipmi.server.Server`
+    :param writers: see `ipmi.server.Server`
+    :ivar version: version of this program
     :ivar last_error: error text of the last command; '' if it succeeded
-    :ivar users: set by the owner
-    :ivar on_reset: functions, called in the event loop on
-        a warm or cold reset, before ``reset``
-    :ivar server: for commands about sessions; set by the owner before it is
-        started
     :ivar write_deadline: longest time, in seconds, for the retries of a
         command's request to the cluster, whatever the options of accounts and
         log, which may be Redfish's
-    :ivar sol: set by `command_table.commands`
     :ivar client_port: UDP port that clients use
-    :ivar log: see the parameter
+    :ivar commands: by network function and command
+    :ivar sol: set by itself, as is the next
     :ivar watchdog_events: returns the offsets of sensor type Watchdog 2 (table
         42-3) that are set
     """
 
-    def __init__(self, name: str, find: abc.Callable[[], Machine],
-                 version: str, reset: abc.Callable[[channel.Session], object],
-                 log: abc.Callable[[], event_log.Log]) -> None:
-        self.users: bmc_users.BmcUsers
-        self.server: server.Server
-        self.sol: sol_configuration.SolConfiguration
+    sol: sol_configuration.SolConfiguration
+    watchdog_events: abc.Callable[[], tuple[int, ...]]
+
+    def __init__(self, connect: abc.Callable[[], backends.Backend], name: str,
+                 vm: str, users: bmc_users.BmcUsers,
+                 readers: futures.Executor, writers: futures.Executor) -> None:
         self.name = name
-        self.version = version
+        self.users = users
+        self.version = version()
         self.last_error = ''
-        self.on_reset: list[abc.Callable[[], object]] = []
         self.restart_cause = restart_cause.RestartCause()
         self.write_deadline = math.inf
         self.client_port = constants.PORT
-        self.log = log
-        self.watchdog_events: abc.Callable[[], tuple[int, ...]] = tuple
-        self._find = find
-        self._reset = reset
+        self._vm = vm
         self._uuid = str(uuid.UUID(int=0))
+        self._connect_backend = connect
+        self._lock = threading.Lock()
+        self._backend: backends.Backend | None = None
+        self._closed = False
+        self._groups = [group(self) for group in command_table.GROUPS]
+        self.commands = {code: command for group in self._groups
+                         for code, command in group.commands().items()}
+        self.server = server.Server(name, users, self.commands, self.guid,
+                                    readers, writers, blocking.attempt)
+
+    def _connected(self) -> backends.Backend:
+        if self._backend is not None:
+            return self._backend
+        blocking.check()
+        with self._lock:
+            if self._backend is not None:
+                return self._backend
+            if self._closed:
+                raise errors.Unavailable('This BMC was stopped')
+            backend = self._connect_backend()
+            backend.attach(self.users)
+            self.write_deadline = backend.cluster.options.write_deadline
+            # Last, as it is read without the lock.
+            self._backend = backend
+            return backend
+
+    @property
+    def cluster(self) -> Cluster | None:
+        """None before the connection is made."""
+        return None if self._backend is None else self._backend.cluster
+
+    def start(self, sock: socket.socket, client_port: int = 0) -> None:
+        """Serve IPMI; call it in the event loop.
+
+        :param sock: bound, non-blocking UDP socket
+        :param client_port: UDP port that clients use; 0 for the socket's
+        """
+        self.client_port = client_port or sock.getsockname()[1]
+        self.server.start(sock)
+
+    async def watch(self, executor: futures.Executor) -> None:
+        """Start watching the VM without waiting for a request.
+
+        The watch restores the VM's boot order after a one-time boot. Retries
+        until the connection's configuration can be loaded.
+
+        :param executor: for blocking calls
+        """
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                await loop.run_in_executor(executor, self.machine)
+                return
+            except errors.ConfigError as exc:
+                self.record_error(exc)
+            except errors.MachineError as exc:
+                self.record_error(exc)
+                # The watch was started and reconnects by itself.
+                return
+            await asyncio.sleep(backends.RETRY_SECONDS)
+
+    def close(self) -> None:
+        """Stop the watches; may block."""
+        with self._lock:
+            self._closed = True
+            if self._backend is not None:
+                self._backend.close()
+
+    # For the commands
 
     def guid(self) -> bytes:
         """Return the VM's UUID, 16 bytes; zeros until the VM was found.
@@ -87,25 +161,21 @@ class Bmc:
 
     def warm_reset(self) -> None:
         """Drop the state of commands that belongs to clients."""
-        for release in self.on_reset:
-            release()
-
-    def reset(self, session: channel.Session) -> None:
-        """Cold reset: drop the state of commands, end all sessions.
-
-        :param session: the session that requested it
-        """
-        self.warm_reset()
-        self._reset(session)
+        for group in self._groups:
+            group.release()
 
     def machine(self) -> Machine:
-        """Find the machine and store its UUID for `guid`.
+        """Find the machine and store its UUID for `guid`; may block.
 
         :raises: `errors.MachineError`
         """
-        present = self._find()
+        present = self._connected().cluster.machine(self._vm)
         self._uuid = present.uuid
         return present
+
+    def log(self) -> event_log.Log:
+        """Return the log; may block like `machine`."""
+        return self._connected().log
 
     def record_error(self, error: errors.MachineError) -> None:
         """Store an error, and log it unless it equals the previous one.
@@ -133,3 +203,12 @@ class Bmc:
             self.last_error = ''
             return constants.Completion.OK, answer or b''
         return wrapper
+
+
+@functools.cache
+def version() -> str:
+    """Return the version of this program."""
+    try:
+        return metadata.version('sushy-kubevirt')
+    except metadata.PackageNotFoundError:
+        return '0.0'

@@ -17,7 +17,8 @@ import os
 import typing
 
 from sushy_kubevirt.machine import options
-from vbmc_kubevirt import bmc_server
+from vbmc_kubevirt import backends
+from vbmc_kubevirt import bmc
 from vbmc_kubevirt import bmc_users
 from vbmc_kubevirt import entries
 from vbmc_kubevirt.ipmi import udp
@@ -49,8 +50,8 @@ class BmcProcess:
         self._daemon = daemon
         self._options = options
         self._state_secret = state_secret
-        self._connection = bmc_server.SharedConnection(kubeconfig, context)
-        self._servers: dict[str, bmc_server.BmcServer] = {}
+        self._connection = backends.SharedConnection(kubeconfig, context)
+        self._bmcs: dict[str, bmc.Bmc] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._readers = futures.ThreadPoolExecutor(READERS, 'reader')
         self._writers = futures.ThreadPoolExecutor(WRITERS, 'writer')
@@ -92,28 +93,29 @@ class BmcProcess:
         vm = f"{entry['namespace']}/{name.rpartition('/')[2]}"
         user = users.User(users.NULL_USER + 1, entry['username'].encode(),
                           entry['password'].encode())
-        self._servers[name] = server = bmc_server.BmcServer(
+        self._bmcs[name] = served = bmc.Bmc(
             functools.partial(
-                bmc_server.OwnBackend, self._connection, self._options, vm,
+                backends.OwnBackend, self._connection, self._options, vm,
                 self._state_secret),
-            name, vm, bmc_users.BmcUsers(lambda: (user,)))
-        server.start(sock, self._readers, self._writers)
-        self._tasks[name] = asyncio.create_task(server.watch(self._readers))
+            name, vm, bmc_users.BmcUsers(lambda: (user,)), self._readers,
+            self._writers)
+        served.start(sock)
+        self._tasks[name] = asyncio.create_task(served.watch(self._readers))
         return None
 
     async def stop(self, name: str) -> None:
         """Stop serving an entry; does nothing for an unknown name."""
-        server = self._servers.pop(name, None)
-        if server is None:
+        served = self._bmcs.pop(name, None)
+        if served is None:
             return
         self._tasks.pop(name).cancel()
-        server.stop()
-        self._writers.submit(server.close)
+        served.server.stop()
+        self._writers.submit(served.close)
 
     async def problems(self) -> dict[str, str]:
         """Return the last error of each entry by name, '' for none."""
-        return {name: server.bmc.last_error
-                for name, server in self._servers.items()}
+        return {name: served.last_error
+                for name, served in self._bmcs.items()}
 
 
 def main(*arguments: typing.Any) -> None:

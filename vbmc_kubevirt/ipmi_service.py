@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """IPMI of one BMC: server, probes and metrics.
 
-Combines a `bmc_server.BmcServer` with the credentials of a Secret. The process
+Combines a `bmc.Bmc` with the credentials of a Secret. The process
 that runs it, its signals and its port for probes are `bmc_pod`'s.
 """
 
@@ -18,7 +18,8 @@ import typing
 from sushy_kubevirt.machine import cluster
 from sushy_kubevirt.machine import options
 from sushy_kubevirt.pod import prometheus
-from vbmc_kubevirt import bmc_server
+from vbmc_kubevirt import backends
+from vbmc_kubevirt import bmc
 from vbmc_kubevirt import bmc_users
 from vbmc_kubevirt.ipmi import constants
 from vbmc_kubevirt.ipmi import udp
@@ -64,19 +65,19 @@ class Settings:
 
 
 def own_backend(settings: Settings
-                ) -> abc.Callable[[], bmc_server.OwnBackend]:
+                ) -> abc.Callable[[], backends.OwnBackend]:
     """Return the function `IpmiService` connects with, alone."""
     return functools.partial(
-        bmc_server.OwnBackend, bmc_server.SharedConnection(None, None),
+        backends.OwnBackend, backends.SharedConnection(None, None),
         settings.machine_options, settings.vm)
 
 
 def shared_backend(redfish: redfish_service.RedfishService
-                   ) -> abc.Callable[[], bmc_server.SharedBackend]:
+                   ) -> abc.Callable[[], backends.SharedBackend]:
     """Return that function for IPMI beside Redfish of the same VM."""
     services = redfish.services
     return functools.partial(
-        bmc_server.SharedBackend, redfish.cluster, services.state,
+        backends.SharedBackend, redfish.cluster, services.state,
         services.events.log, services.accounts, constants.CLUSTER_DEADLINES)
 
 
@@ -86,21 +87,21 @@ Cluster: typing.TypeAlias = cluster.Cluster
 class IpmiService:
     """IPMI of one BMC.
 
-    :param connect: see `bmc_server.BmcServer`
+    :param connect: see `bmc.Bmc`
     :raises: OSError if the port cannot be opened
     :ivar address: address that it listens on
     :ivar port: UDP port
     """
 
     def __init__(self, settings: Settings,
-                 connect: abc.Callable[[], bmc_server.Backend]) -> None:
+                 connect: abc.Callable[[], backends.Backend]) -> None:
         self._settings = settings
         self._account = mounted_secret.MountedAccount(settings.folder)
-        self._server = bmc_server.BmcServer(
-            connect, settings.vm, settings.vm, bmc_users.BmcUsers(
-                self._account.users, settings.account_management))
         self._readers = futures.ThreadPoolExecutor(READERS, 'reader')
-        self._writers = futures.ThreadPoolExecutor(WRITERS, 'writer')
+        self._bmc = bmc.Bmc(
+            connect, settings.vm, settings.vm, bmc_users.BmcUsers(
+                self._account.users, settings.account_management),
+            self._readers, futures.ThreadPoolExecutor(WRITERS, 'writer'))
         self._stopped = asyncio.Event()
         self._socket = udp.open_socket(settings.address, settings.port)
         self.address = settings.address
@@ -109,18 +110,17 @@ class IpmiService:
     @property
     def cluster(self) -> Cluster | None:
         """None before the connection is made."""
-        return self._server.cluster
+        return self._bmc.cluster
 
     async def run(self) -> None:
         """Serve until `stop`, then complete running commands."""
-        self._server.start(self._socket, self._readers, self._writers,
-                           self._settings.client_port)
+        self._bmc.start(self._socket, self._settings.client_port)
         # Log an unusable Secret at start, not at the first login.
         self._account.users()
-        watch = asyncio.create_task(self._server.watch(self._readers))
+        watch = asyncio.create_task(self._bmc.watch(self._readers))
         await self._stopped.wait()
         watch.cancel()
-        await self._server.bmc.server.finish(GRACE_SECONDS)
+        await self._bmc.server.finish(GRACE_SECONDS)
         LOG.info('%s: IPMI stopped', self._settings.vm)
 
     def stop(self) -> None:
@@ -129,7 +129,7 @@ class IpmiService:
 
     def close(self) -> None:
         """Stop the watches; may block."""
-        self._server.close()
+        self._bmc.close()
 
     # Probes and metrics; called in the thread of `health`
 
@@ -146,10 +146,10 @@ class IpmiService:
         if problem:
             return problem
         if self.cluster is None:
-            return (self._server.bmc.last_error
+            return (self._bmc.last_error
                     or 'Not connected to the Kubernetes API yet')
         return self.cluster.watch_problem
 
     def metrics(self) -> list[prometheus.Metric]:
         """Return the metrics of IPMI."""
-        return metrics.of([self._server.bmc.server])
+        return metrics.of([self._bmc.server])

@@ -34,7 +34,8 @@ from sushy_kubevirt.pod import secret_values
 from sushy_kubevirt.redfish.services import account_files
 from sushy_kubevirt.redfish.services import service_context
 from sushy_kubevirt.redfish.services import service_threads
-from vbmc_kubevirt import bmc_server
+from vbmc_kubevirt import backends
+from vbmc_kubevirt import bmc
 from vbmc_kubevirt import bmc_users
 from vbmc_kubevirt.ipmi import constants
 from vbmc_kubevirt.ipmi import server
@@ -98,9 +99,9 @@ class SharedBmc:
         self._services: service_context.Services | None = None
         self._app: redfish_service.Application
         # Set by `start`, if the BMC has IPMI.
-        self._ipmi: bmc_server.BmcServer | None = None
+        self._ipmi: bmc.Bmc | None = None
         self._socket: socket.socket
-        self._watch: asyncio.Task[None]
+        self._watch: asyncio.Task[None] | None = None
         self._fairness = fairness.Fairness()
         self._servers: list[http_server.Server] = []
         self._serving: list[asyncio.Task[None]] = []
@@ -169,13 +170,9 @@ class SharedBmc:
         self._serving = [asyncio.create_task(http.run())
                          for http in self._servers]
         if self._ipmi is not None:
-            common = self._common
-            server = self._ipmi.start(
-                self._socket, common.readers, common.writers,
-                self._entry['ipmi']['port'])
-            server.read_max, server.read_pause = READ_MAX, READ_SECONDS
+            self._ipmi.start(self._socket, self._entry['ipmi']['port'])
             self._watch = asyncio.create_task(
-                self._ipmi.watch(common.readers))
+                self._ipmi.watch(self._common.readers))
 
     def _open(self, machines: cluster.Cluster,
               services: service_context.Services) -> None:
@@ -187,14 +184,17 @@ class SharedBmc:
         if entry['ipmi'] is not None:
             self._socket = udp.open_socket(self._common.address,
                                            IPMI_PORT + slot)
-            backend = bmc_server.SharedBackend(
+            backend = backends.SharedBackend(
                 machines, services.state, services.events.log,
                 # Without Redfish nothing else logs their changes.
                 services.accounts if self._servers else None,
                 constants.CLUSTER_DEADLINES)
-            self._ipmi = bmc_server.BmcServer(
+            self._ipmi = bmc.Bmc(
                 lambda: backend, self.name, entry['vm'], bmc_users.BmcUsers(
-                    self._account.users, entry['account_management']))
+                    self._account.users, entry['account_management']),
+                self._common.readers, self._common.writers)
+            self._ipmi.server.read_max = READ_MAX
+            self._ipmi.server.read_pause = READ_SECONDS
 
     def _serve(self, port: int,
                tls: certificate.CertificateInMemory | None) -> None:
@@ -212,7 +212,7 @@ class SharedBmc:
         for http in self._servers:
             http.stop()
         ending: list[abc.Awaitable[None]] = list(self._serving)
-        if self._ipmi is not None and self._ipmi.server is not None:
+        if self._ipmi is not None and self._watch is not None:
             self._watch.cancel()
             ending.append(self._ipmi.server.finish(
                 ipmi_service.GRACE_SECONDS))

@@ -11,7 +11,6 @@ from sushy_kubevirt.machine import attributes
 from sushy_kubevirt.machine import machine
 from sushy_kubevirt.machine import power_restore_policy
 from sushy_kubevirt.machine import power_state
-from vbmc_kubevirt import bmc
 from vbmc_kubevirt.commands import completion
 from vbmc_kubevirt.commands import group
 from vbmc_kubevirt.ipmi import channel
@@ -92,7 +91,7 @@ class Chassis(group.Group):
 
     netfn = constants.CHASSIS
 
-    def __init__(self, bmc: bmc.Bmc) -> None:
+    def __init__(self, bmc: group.Bmc) -> None:
         super().__init__(bmc)
         # Ends a timed identify; None before the first one.
         self._identify_timer: server.Timer | None = None

@@ -12,7 +12,6 @@ import codecs
 import struct
 
 from sushy_kubevirt.bmc import event_log
-from vbmc_kubevirt import bmc
 from vbmc_kubevirt.commands import completion
 from vbmc_kubevirt.commands import group
 from vbmc_kubevirt.commands import parts
@@ -111,7 +110,7 @@ class Dcmi(group.Group):
 
     netfn = constants.GROUP_EXTENSION
 
-    def __init__(self, bmc: bmc.Bmc) -> None:
+    def __init__(self, bmc: group.Bmc) -> None:
         super().__init__(bmc)
         self._tag, self._identifier = parts.Writer(), parts.Writer()
 

@@ -81,7 +81,8 @@ class Device(group.Group):
     @group.command(0x02, 'Cold Reset', _LEVEL.ADMINISTRATOR, inline=True)
     def cold_reset(self, session: channel.Session, data: bytes) -> None:
         """End all sessions and release "set in progress" (section 20.2)."""
-        self._bmc.reset(session)
+        self._bmc.warm_reset()
+        self._bmc.server.end_sessions()
 
     @group.command(0x03, 'Warm Reset', _LEVEL.ADMINISTRATOR, inline=True)
     def warm_reset(self, session: channel.Session, data: bytes) -> None:

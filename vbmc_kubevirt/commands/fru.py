@@ -9,7 +9,6 @@ import threading
 import time
 import typing
 
-from vbmc_kubevirt import bmc
 from vbmc_kubevirt.commands import completion
 from vbmc_kubevirt.commands import fru_image
 from vbmc_kubevirt.commands import group
@@ -44,7 +43,7 @@ class Fru(group.Group):
 
     netfn = constants.STORAGE
 
-    def __init__(self, bmc: bmc.Bmc) -> None:
+    def __init__(self, bmc: group.Bmc) -> None:
         super().__init__(bmc)
         self._lock = threading.Lock()
         self._period = object()

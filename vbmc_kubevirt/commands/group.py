@@ -14,6 +14,7 @@ from vbmc_kubevirt.ipmi import server
 if typing.TYPE_CHECKING:
     from vbmc_kubevirt import bmc
 
+Bmc: typing.TypeAlias = 'bmc.Bmc'
 _MethodT = typing.TypeVar('_MethodT', bound=abc.Callable[..., typing.Any])
 
 
@@ -49,7 +50,7 @@ class Group:
     netfn: int
     inline = False
 
-    def __init__(self, bmc: bmc.Bmc) -> None:
+    def __init__(self, bmc: Bmc) -> None:
         self._bmc = bmc
 
     def release(self) -> None:

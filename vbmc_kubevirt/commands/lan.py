@@ -12,7 +12,6 @@ from collections import abc
 import socket
 
 from sushy_kubevirt.bmc import interfaces
-from vbmc_kubevirt import bmc
 from vbmc_kubevirt.commands import completion
 from vbmc_kubevirt.commands import group
 from vbmc_kubevirt.commands import set_in_progress
@@ -48,7 +47,7 @@ class Lan(set_in_progress.Parameters):
     netfn = constants.TRANSPORT
     inline = True
 
-    def __init__(self, bmc: bmc.Bmc) -> None:
+    def __init__(self, bmc: group.Bmc) -> None:
         super().__init__(bmc)
         # By number: returns the data.
         self._parameters: dict[

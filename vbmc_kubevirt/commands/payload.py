@@ -14,7 +14,6 @@ import logging
 import struct
 
 from sushy_kubevirt.machine import console
-from vbmc_kubevirt import bmc
 from vbmc_kubevirt.commands import completion
 from vbmc_kubevirt.commands import group
 from vbmc_kubevirt.ipmi import channel
@@ -55,7 +54,7 @@ class Payload(group.Group):
     netfn = constants.APPLICATION
     inline = True
 
-    def __init__(self, bmc: bmc.Bmc) -> None:
+    def __init__(self, bmc: group.Bmc) -> None:
         super().__init__(bmc)
         self._redirection: _Redirection | None = None
 
@@ -200,7 +199,7 @@ class _Redirection:
     It ends with `sol.close()`, which the server calls when the session ends.
     """
 
-    def __init__(self, bmc: bmc.Bmc, session: session20.Session) -> None:
+    def __init__(self, bmc: group.Bmc, session: session20.Session) -> None:
         self.session: session20.Session | None = session
         self._name = bmc.name
         self.sol = sol.Sol(

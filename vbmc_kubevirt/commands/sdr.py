@@ -10,7 +10,6 @@ from __future__ import annotations
 import functools
 import struct
 
-from vbmc_kubevirt import bmc
 from vbmc_kubevirt.commands import completion
 from vbmc_kubevirt.commands import group
 from vbmc_kubevirt.commands import reservation
@@ -94,7 +93,7 @@ class Repository(group.Group):
 
     netfn = constants.STORAGE
 
-    def __init__(self, bmc: bmc.Bmc) -> None:
+    def __init__(self, bmc: group.Bmc) -> None:
         super().__init__(bmc)
         self._reservations = reservation.Reservations()
 

@@ -20,7 +20,6 @@ from sushy_kubevirt.bmc import event_registry
 from sushy_kubevirt.kube import blocking
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.machine import machine
-from vbmc_kubevirt import bmc
 from vbmc_kubevirt.commands import completion
 from vbmc_kubevirt.commands import group
 from vbmc_kubevirt.commands import reservation
@@ -86,7 +85,7 @@ class Sel(group.Group):
 
     netfn = constants.STORAGE
 
-    def __init__(self, bmc: bmc.Bmc) -> None:
+    def __init__(self, bmc: group.Bmc) -> None:
         super().__init__(bmc)
         self._reservations = reservation.Reservations()
         self._lock = threading.Lock()

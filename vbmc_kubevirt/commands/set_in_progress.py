@@ -7,16 +7,12 @@ same for SOL, section 26.2, and boot options, section 28.12).
 
 from __future__ import annotations
 
-import typing
 import weakref
 
 from vbmc_kubevirt.commands import completion
 from vbmc_kubevirt.commands import group
 from vbmc_kubevirt.ipmi import channel
 from vbmc_kubevirt.ipmi import constants
-
-if typing.TYPE_CHECKING:
-    from vbmc_kubevirt import bmc
 
 #: Number of the parameter in each group.
 PARAMETER = 0
@@ -27,7 +23,7 @@ _COMPLETE, _IN_PROGRESS, _RESERVED = 0, 1, 3
 class Parameters(group.Group):
     """Commands that set and get parameters."""
 
-    def __init__(self, bmc: bmc.Bmc) -> None:
+    def __init__(self, bmc: group.Bmc) -> None:
         super().__init__(bmc)
         self._owner: weakref.ref[channel.Session] | None = None
 

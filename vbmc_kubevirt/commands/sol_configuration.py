@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from vbmc_kubevirt import bmc
 from vbmc_kubevirt.commands import completion
 from vbmc_kubevirt.commands import group
 from vbmc_kubevirt.commands import set_in_progress
@@ -45,7 +44,7 @@ class SolConfiguration(set_in_progress.Parameters):
     netfn = constants.TRANSPORT
     inline = True
 
-    def __init__(self, bmc: bmc.Bmc) -> None:
+    def __init__(self, bmc: group.Bmc) -> None:
         super().__init__(bmc)
         bmc.sol = self
         self.enabled = True

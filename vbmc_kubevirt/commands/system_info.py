@@ -11,7 +11,6 @@ from collections import abc
 import dataclasses
 
 from sushy_kubevirt.machine import machine
-from vbmc_kubevirt import bmc
 from vbmc_kubevirt.commands import completion
 from vbmc_kubevirt.commands import group
 from vbmc_kubevirt.commands import parts
@@ -100,7 +99,7 @@ class SystemInfo(set_in_progress.Parameters):
 
     netfn = constants.APPLICATION
 
-    def __init__(self, bmc: bmc.Bmc) -> None:
+    def __init__(self, bmc: group.Bmc) -> None:
         super().__init__(bmc)
         self._writers = {number: parts.Writer() for number in STRINGS}
         # Volatile strings: the run of the VM in which they were written, and

@@ -16,7 +16,6 @@ import time
 from sushy_kubevirt.bmc import event_registry
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.machine import power_state
-from vbmc_kubevirt import bmc
 from vbmc_kubevirt.commands import chassis
 from vbmc_kubevirt.commands import completion
 from vbmc_kubevirt.commands import group
@@ -57,7 +56,7 @@ class Watchdog(group.Group):
     :param now: returns a monotonic time in seconds
     """
 
-    def __init__(self, bmc: bmc.Bmc,
+    def __init__(self, bmc: group.Bmc,
                  now: abc.Callable[[], float] = time.monotonic) -> None:
         super().__init__(bmc)
         bmc.watchdog_events = self.events

@@ -229,8 +229,8 @@ class Server:
         self._socket.close()
 
     def end_sessions(self) -> None:
-        """Drop all sessions without notice, as a cold reset does."""
-        self._sessions.end_all()
+        """Drop all sessions without notice, after the present request."""
+        self._loop.call_soon(self._sessions.end_all)
 
     def _read(self) -> None:
         # Read in batches to keep up with a flood, but give other tasks of

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Test case that asks a BMC's commands without a session or a network."""
 
+import math
 from unittest import mock
 
 from oslotest import base
@@ -11,13 +12,20 @@ from sushy_kubevirt.machine import machine
 from sushy_kubevirt.machine import vm_state
 from tests.unit.bmc import fake_state
 from vbmc_kubevirt import bmc
-from vbmc_kubevirt import command_table
 from vbmc_kubevirt.ipmi import constants
 from vbmc_kubevirt.ipmi import server
 from vbmc_kubevirt.ipmi import users
 
 UUID = '6fb0c2e9-6dd2-4c0a-b1d2-1234567890ab'
 SERIAL = 'c0ffee00-0001-4002-8003-deadbeef0004'
+
+
+def backend(find, log):
+    """Make what a BMC works on."""
+    backend = mock.Mock(log=log)
+    backend.cluster.machine = lambda _vm: find()
+    backend.cluster.options.write_deadline = math.inf
+    return backend
 
 
 class Session:
@@ -50,13 +58,13 @@ class BmcTestCase(base.BaseTestCase):
         self.machine.indicator.return_value = 'Off'
         self.machine.state.return_value = vm_state.VmState({})
         self.find = mock.Mock(return_value=self.machine)
-        self.reset = mock.Mock()
         self.log = mock.create_autospec(event_log.Log, instance=True)
         self.machine.uid = UUID
         self.log.clocks = clock.Clocks(fake_state.State())
-        self.bmc = bmc.Bmc('vm', self.find, '3.14.2.dev859', self.reset,
-                           lambda: self.log)
-        self.commands = command_table.commands(self.bmc)
+        self.bmc = bmc.Bmc(lambda: backend(self.find, self.log), 'vm',
+                           'lab/vm', None, None, None)
+        self.bmc.version = '3.14.2.dev859'
+        self.commands = self.bmc.commands
         self.session = Session()
         self.bmc.server = mock.create_autospec(server.Server, instance=True)
         self.bmc.server.active_sessions.side_effect = (

@@ -18,19 +18,18 @@ from unittest import mock
 from sushy_kubevirt.bmc import clock
 from sushy_kubevirt.bmc import event_log
 from sushy_kubevirt.bmc import event_registry
-from sushy_kubevirt.kube import blocking
 from sushy_kubevirt.machine import boot
 from sushy_kubevirt.machine import machine
 from sushy_kubevirt.machine import power_restore_policy
 from sushy_kubevirt.machine import power_state
 from sushy_kubevirt.machine import vm_state
 from tests.unit.bmc import fake_state
+from tests.unit.vbmc import bmc_case
 from tests.unit.vbmc.ipmi import client
 from tests.unit.vbmc.ipmi import client15
 from tools import ipmi_reference
 from vbmc_kubevirt import bmc
 from vbmc_kubevirt import bmc_users
-from vbmc_kubevirt import command_table
 from vbmc_kubevirt.commands import payload
 from vbmc_kubevirt.ipmi import server
 from vbmc_kubevirt.ipmi import users
@@ -162,15 +161,14 @@ class Fuzzer:
         self._patch = mock.patch.object(payload.console, 'Console',
                                         self.console)
         self._patch.start()
-        self.bmc = bmc.Bmc('vm', lambda: self.machine, '1.2.3',
-                           lambda session: None, lambda: self.log)
         self.users = bmc_users.BmcUsers(
             lambda: (users.User(2, b'admin', b'secret'),))
-        self.bmc.users = self.users
+        self.bmc = bmc.Bmc(
+            lambda: bmc_case.backend(lambda: self.machine, self.log), 'vm',
+            'lab/vm', self.users, Inline(), Inline())
+        self.bmc.machine()
         self.socket = client.Socket()
-        self.server = self.bmc.server = server.Server(
-            'vm', self.users, command_table.commands(self.bmc),
-            self.bmc.guid, Inline(), Inline(), blocking.attempt)
+        self.server = self.bmc.server
         with mock.patch.object(asyncio.get_running_loop(), 'add_reader'):
             self.server.start(self.socket)
         self.one = self.client(1).login()

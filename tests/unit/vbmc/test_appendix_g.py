@@ -5,7 +5,6 @@ from tests.unit.vbmc import bmc_case
 from tests.unit.vbmc.ipmi import base
 from tools import ipmi_reference
 from vbmc_kubevirt import bmc
-from vbmc_kubevirt import command_table
 from vbmc_kubevirt.ipmi import channel
 from vbmc_kubevirt.ipmi import constants
 
@@ -55,8 +54,8 @@ class AnswerTest(base.ServerTestCase):
 
     async def asyncSetUp(self):
         await super().asyncSetUp()
-        self.commands = command_table.commands(
-            bmc.Bmc('vm', None, '0.0', None, None))
+        self.commands = bmc.Bmc(
+            None, 'vm', 'lab/vm', None, None, None).commands
         self.server._commands = self.commands
 
     async def test_refused_commands_get_the_code_of_the_table(self):

@@ -10,10 +10,10 @@ from vbmc_kubevirt import bmc_process
 class BmcProcessTest(unittest.IsolatedAsyncioTestCase):
 
     async def start(self, name):
-        """Start a BMC; return the arguments of its `BmcServer`."""
+        """Start a BMC; return the arguments of its `Bmc`."""
         one = bmc_process.BmcProcess(None, None, None, None, 'options', 'a/b')
         with mock.patch.object(
-            bmc_process.bmc_server, 'BmcServer'
+            bmc_process.bmc, 'Bmc'
         ) as entry, mock.patch.object(
             bmc_process.udp, 'open_socket'
         ) as open_socket:
@@ -24,12 +24,12 @@ class BmcProcessTest(unittest.IsolatedAsyncioTestCase):
             open_socket.assert_called_once_with('127.0.0.1', 6230)
             entry.return_value.start.assert_called_once()
             await one.stop(name)
-            entry.return_value.stop.assert_called_once()
+            entry.return_value.server.stop.assert_called_once()
             return entry.call_args.args
 
     async def test_serves_vm_and_account_of_entry(self):
         for name in 'lab/vm', 'vm':
-            connect, *rest, users = await self.start(name)
+            connect, *rest, users, _readers, _writers = await self.start(name)
             self.assertEqual([name, 'lab/vm'], rest)
             self.assertEqual(('options', 'lab/vm', 'a/b'), connect.args[1:])
             user, = users.all()

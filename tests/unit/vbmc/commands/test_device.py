@@ -41,12 +41,12 @@ class DeviceTest(bmc_case.BmcTestCase):
             self.ask(0, 8, 0, 1)
             self.ask(0x0C, 1, 1, 0, 1)
             self.assertEqual((0, b'\x11\1'), self.ask(0x0C, 2, 1, 0, 0, 0))
-            self.reset.assert_not_called()
+            self.bmc.server.end_sessions.assert_not_called()
             self.assertEqual((0, b''), self.ask(6, command))
             self.assertEqual((0, bytes((1, 0, 0))), self.ask(0, 9, 0, 0, 0))
             self.assertEqual((0, b'\x11\0'), self.ask(0x0C, 2, 1, 0, 0, 0))
         # Only the cold reset ends sessions.
-        self.reset.assert_called_once_with(self.session)
+        self.bmc.server.end_sessions.assert_called_once_with()
 
     def test_self_test_tells_whether_the_vm_can_be_read(self):
         self.assertEqual((0, b'\x55\0'), self.ask(6, 4))

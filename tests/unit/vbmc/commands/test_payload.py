@@ -9,7 +9,6 @@ from unittest import mock
 from tests.unit.vbmc.ipmi import base
 from vbmc_kubevirt import bmc
 from vbmc_kubevirt import bmc_users
-from vbmc_kubevirt import command_table
 from vbmc_kubevirt.commands import payload
 from vbmc_kubevirt.ipmi import constants
 from vbmc_kubevirt.ipmi import session15
@@ -50,9 +49,9 @@ class PayloadTestCase(base.ServerTestCase):
         patch = mock.patch.object(payload.console, 'Console', Console)
         patch.start()
         self.addCleanup(patch.stop)
-        self.bmc = bmc.Bmc('vm', None, (1, 0), mock.Mock(), None)
+        self.bmc = bmc.Bmc(None, 'vm', 'lab/vm', None, None, None)
         self.bmc.server = self.server
-        self.commands = command_table.commands(self.bmc)
+        self.commands = self.bmc.commands
         self.server._commands.update(self.commands)
         self.one = self.login()
 
@@ -126,7 +125,7 @@ class ActivationTest(PayloadTestCase):
         number, = struct.unpack('<I', self.one.session_id)
         for end in (lambda: self.one.request(6, 0x3C, self.one.session_id),
                     lambda: self.advance_clock(61),
-                    self.server.end_sessions,
+                    self.server._sessions.end_all,
                     lambda: setattr(self, 'account', (b'admin', b'other'))):
             self.account = b'admin', b'secret'
             self.one = self.login()
@@ -320,7 +319,7 @@ class ParametersTest(PayloadTestCase):
         self.assertEqual(0x81, self.set(0, 1, client=two))
         self.assertEqual(0, self.set(0, 0))
         self.assertEqual(0, self.set(0, 1, client=two))
-        self.bmc.reset(None)
+        self.bmc.warm_reset()
         self.assertEqual((0, b'\0'), self.get(0))
 
     async def test_set_in_progress_ends_with_a_session_that_used_sol(self):

@@ -37,8 +37,7 @@ class SelTestCase(bmc_case.BmcTestCase):
     def entries(self, *entries):
         self.log.entries.return_value = entries
         # Read again.
-        for each in self.bmc.on_reset:
-            each()
+        self.bmc.warm_reset()
 
     def record(self, number, offset=0, count=0xFF, reserved=b'\0\0'):
         return self.ask(0x0A, 0x43, *reserved, *struct.pack('<H', number),

@@ -7,7 +7,6 @@ from sushy_kubevirt.kube import errors
 from sushy_kubevirt.machine import power_state
 from sushy_kubevirt.machine import vm_state
 from tests.unit.vbmc import bmc_case
-from vbmc_kubevirt import command_table
 from vbmc_kubevirt.commands import chassis
 from vbmc_kubevirt.commands import watchdog
 from vbmc_kubevirt import restart_cause
@@ -16,7 +15,6 @@ from vbmc_kubevirt import restart_cause
 class WatchdogTest(bmc_case.BmcTestCase):
 
     def setUp(self):
-        super().setUp()
         self.now = 1000.0
         patch = mock.patch.object(
             watchdog.Watchdog, '__init__',
@@ -24,7 +22,7 @@ class WatchdogTest(bmc_case.BmcTestCase):
                 one, bmc, lambda: self.now))
         patch.start()
         self.addCleanup(patch.stop)
-        self.commands = command_table.commands(self.bmc)
+        super().setUp()
         self.machine.qualified_name = 'lab/vm'
         self.machine.power_state.return_value = power_state.PowerState.ON
         self.timers = []

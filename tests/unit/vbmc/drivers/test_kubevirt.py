@@ -13,7 +13,7 @@ from oslotest import base
 
 from kubevirt_sandbox.testing import ports
 from sushy_kubevirt.kube import errors
-from vbmc_kubevirt import bmc_server
+from vbmc_kubevirt import backends
 from vbmc_kubevirt import config
 from vbmc_kubevirt.drivers import kubevirt
 from vbmc_kubevirt import upstream
@@ -45,9 +45,9 @@ class DriverTestCase(base.BaseTestCase):
     def setUp(self):
         super().setUp()
         self.connection = self.useFixture(fixtures.MockPatchObject(
-            bmc_server.connection, 'Connection')).mock
+            backends.connection, 'Connection')).mock
         self.cluster = self.useFixture(fixtures.MockPatchObject(
-            bmc_server.cluster, 'Cluster')).mock
+            backends.cluster, 'Cluster')).mock
         self.useFixture(fixtures.MockPatchObject(
             config, 'load', config.Settings))
         self.driver = kubevirt.Driver()
