@@ -18,45 +18,14 @@ from sushy_kubevirt.pod import health
 from sushy_kubevirt.pod import prometheus
 
 if typing.TYPE_CHECKING:
-    from sushy_kubevirt.machine import cluster
     from sushy_kubevirt.pod import redfish_service
     from vbmc_kubevirt import ipmi_service
 
 LOG = logging.getLogger(__name__)
 
-Cluster: typing.TypeAlias = 'cluster.Cluster'
-
-
-class Service(typing.Protocol):
-    """A protocol of the BMC.
-
-    :ivar cluster: None until it is connected
-    """
-
-    @property
-    def cluster(self) -> Cluster | None:
-        ...
-
-    async def run(self) -> None:
-        """Serve until `stop`, then complete what is running."""
-
-    def stop(self) -> None:
-        """Make `run` return; call it in the event loop."""
-
-    def close(self) -> None:
-        """Release everything; may block."""
-
-    def liveness_problem(self) -> str:
-        """Return why the process must be restarted; '' if it is healthy."""
-        ...
-
-    def readiness_problem(self) -> str:
-        """Return why it is not ready, a sentence; '' if it is."""
-        ...
-
-    def metrics(self) -> abc.Iterable[prometheus.Metric]:
-        """Return the protocol's metrics."""
-        ...
+#: A protocol of the BMC.
+Service: typing.TypeAlias = (
+    'redfish_service.RedfishService | ipmi_service.IpmiService')
 
 
 class BmcPod:
@@ -125,5 +94,6 @@ class BmcPod:
                    for metric in service.metrics()]
         machines = self._services[0].cluster
         if machines is not None:
-            metrics += prometheus.cluster(machines)
+            metrics += prometheus.cluster(machines.calls,
+                                          machines.cache_age)
         return prometheus.text(metrics + prometheus.process())

@@ -394,7 +394,8 @@ class SharedPod:
                 [bmc.services for bmc in bmcs if bmc.services is not None],
                 lambda: sum(bmc.connections for bmc in bmcs)),
             *ipmi_metrics.of(servers),
-            *prometheus.cluster(_Health(self._shared)),
+            *prometheus.cluster(self._shared.client.calls,
+                                self._shared.cache.age),
             *prometheus.process()])
 
 
@@ -411,14 +412,6 @@ async def _ended(task: asyncio.Task[typing.Any]) -> None:
             cancelled = exc
     if cancelled is not None:
         raise cancelled
-
-
-class _Health:
-    """What `prometheus.cluster` reads of a `cluster.Cluster`."""
-
-    def __init__(self, shared: cluster.SharedCluster) -> None:
-        self.calls = shared.client.calls
-        self.cache_age = shared.cache.age
 
 
 def _is_reservation(text: str) -> bool:

@@ -88,18 +88,6 @@ class Gauge:
 Metric: typing.TypeAlias = Counter | Gauge
 
 
-class ApiStatus(typing.Protocol):
-    """The state of the connection to the API, as a `cluster.Cluster` has."""
-
-    @property
-    def calls(self) -> abc.Mapping[client.CallKey, int]:
-        """See `client.Client.calls`."""
-
-    @property
-    def cache_age(self) -> float | None:
-        """Seconds since the watch broke, 0 while it works."""
-
-
 def text(metrics: abc.Iterable[Metric]) -> bytes:
     """Format metrics."""
     lines = []
@@ -114,19 +102,24 @@ def text(metrics: abc.Iterable[Metric]) -> bytes:
     return ('\n'.join(lines) + '\n').encode()
 
 
-def cluster(machines: ApiStatus) -> list[Metric]:
-    """Return the metrics of the connection to the Kubernetes API."""
+def cluster(calls: abc.Mapping[client.CallKey, int],
+            cache_age: float | None) -> list[Metric]:
+    """Return the metrics of the connection to the Kubernetes API.
+
+    :param calls: see `client.Client.calls`
+    :param cache_age: seconds since the watch broke, 0 while it works
+    """
     labels = ('verb', 'resource', 'code')
     return [
         Gauge('virtbmc_api_calls_total',
               'Requests to the Kubernetes API, by verb, resource and status '
               'code.',
               lambda: [(dict(zip(labels, key)), number)
-                       for key, number in sorted(machines.calls.items())],
+                       for key, number in sorted(calls.items())],
               'counter'),
         Gauge('virtbmc_cache_age_seconds',
               'Age of the cached VM state; 0 while the watch is '
-              'connected.', lambda: machines.cache_age),
+              'connected.', lambda: cache_age),
     ]
 
 

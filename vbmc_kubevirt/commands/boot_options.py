@@ -60,27 +60,23 @@ class BootOptions(set_in_progress.Parameters):
                    modifies=True)
     def set_boot_options(self, session: channel.Session, data: bytes) -> None:
         parameter, values = data[0] & 0x7f, data[1:]
+        too_short = constants.Completion.LENGTH_INVALID
         if parameter == set_in_progress.PARAMETER:
-            self._check_length(values, 1)
+            completion.refuse_if(len(values) < 1, too_short)
             self.set_progress(session, values[0])
         elif parameter == VALID_BIT_CLEARING:
-            self._check_length(values, 1)
+            completion.refuse_if(len(values) < 1, too_short)
         elif parameter == INFO_ACKNOWLEDGE:
             # For the system's firmware, which does not use it here.
-            self._check_length(values, 2)
+            completion.refuse_if(len(values) < 2, too_short)
         elif parameter == BOOT_FLAGS:
             # A request without data only sets the lock bit (bit 7).
             if values:
-                self._check_length(values, 5)
+                completion.refuse_if(len(values) < 5, too_short)
                 self._set_boot_flags(values)
         else:
             raise completion.RequestError(
                 constants.Completion.PARAMETER_NOT_SUPPORTED)
-
-    @staticmethod
-    def _check_length(values: bytes, length: int) -> None:
-        if len(values) < length:
-            raise completion.RequestError(constants.Completion.LENGTH_INVALID)
 
     def _set_boot_flags(self, values: bytes) -> None:
         flags, device = values[0], values[1] >> 2 & 0x0f

@@ -61,17 +61,16 @@ class Channels(group.Group):
                 (data[1], ACCESS[0], 0x38, _CODE.READ_ONLY),
                 (data[2], ACCESS[1], 0x0f, _CODE.READ_ONLY)):
             action = value >> 6
-            if action == _RESERVED:
-                raise completion.RequestError(_CODE.INVALID_FIELD)
-            if action != _KEEP and value & mask != now & mask:
-                raise completion.RequestError(refusal)
+            completion.refuse_if(action == _RESERVED, _CODE.INVALID_FIELD)
+            completion.refuse_if(
+                action != _KEEP and value & mask != now & mask, refusal)
 
     @group.command(0x41, 'Get Channel Access', _LEVEL.USER, 2)
     def get_access(self, session: channel.Session, data: bytes) -> bytes:
         """Get Channel Access (22.23): stored settings are the present."""
         completion.check_channel(data[0])
-        if data[1] >> 6 in (_KEEP, _RESERVED):
-            raise completion.RequestError(_CODE.INVALID_FIELD)
+        completion.refuse_if(data[1] >> 6 in (_KEEP, _RESERVED),
+                             _CODE.INVALID_FIELD)
         return ACCESS
 
     @group.command(0x56, 'Set Channel Security Keys', _LEVEL.ADMINISTRATOR,
@@ -85,10 +84,9 @@ class Channels(group.Group):
         """
         completion.check_channel(data[0])
         operation = data[1] & 3
-        if operation == _RESERVED or data[2] not in _KEYS:
-            raise completion.RequestError(_CODE.INVALID_FIELD)
-        if operation == _SET_KEY:
-            raise completion.RequestError(_CODE.KEY_LOCKED)
+        completion.refuse_if(operation == _RESERVED or data[2] not in _KEYS,
+                             _CODE.INVALID_FIELD)
+        completion.refuse_if(operation == _SET_KEY, _CODE.KEY_LOCKED)
         return bytes((_LOCKED,))
 
     @group.command(0x42, 'Get Channel Info', _LEVEL.USER, 1)
@@ -121,8 +119,8 @@ def _find(active: list[channel.Session], session: channel.Session,
         return session
     if which not in (_BY_HANDLE, _BY_ID):
         return active[which - 1] if which <= len(active) else None
-    if len(data) < (2 if which == _BY_HANDLE else 5):
-        raise completion.RequestError(_CODE.LENGTH_INVALID)
+    completion.refuse_if(len(data) < (2 if which == _BY_HANDLE else 5),
+                         _CODE.LENGTH_INVALID)
     number = int.from_bytes(data[1:5], 'little')
     return next((other for other in active if (
         data[1] == other.handle if which == _BY_HANDLE

@@ -108,8 +108,8 @@ class Chassis(group.Group):
                    inline=True)
     def set_capabilities(self, session: channel.Session, data: bytes) -> None:
         """Set Chassis Capabilities (28.7): accept only what they are."""
-        if data[:5] != CAPABILITIES:
-            raise completion.RequestError(constants.Completion.INVALID_FIELD)
+        completion.refuse_if(data[:5] != CAPABILITIES,
+                             constants.Completion.INVALID_FIELD)
 
     @group.command(0x0A, 'Set Front Panel Button Enables',
                    _LEVEL.ADMINISTRATOR, 1, inline=True)
@@ -121,8 +121,7 @@ class Chassis(group.Group):
         A VM has no buttons to disable, and KubeVirt no interval: only "all
         enabled" and "no interval" are accepted.
         """
-        if data[0]:
-            raise completion.RequestError(constants.Completion.INVALID_FIELD)
+        completion.refuse_if(data[0], constants.Completion.INVALID_FIELD)
 
     @group.command(0x04, 'Chassis Identify', _LEVEL.OPERATOR, modifies=True)
     def identify(self, session: channel.Session, data: bytes) -> None:
@@ -240,9 +239,8 @@ class Chassis(group.Group):
         """Set Power Restore Policy (section 28.8)."""
         number = data[0] & 0x07
         if number != _LEAVE_POLICY:
-            if number not in RESTORE_POLICIES:
-                raise completion.RequestError(
-                    constants.Completion.INVALID_FIELD)
+            completion.refuse_if(number not in RESTORE_POLICIES,
+                                 constants.Completion.INVALID_FIELD)
             policy = RESTORE_POLICIES[number]
             self._bmc.machine().set_power_restore_policy(policy)
             LOG.info('%s: power restore policy %s', self._bmc.name,

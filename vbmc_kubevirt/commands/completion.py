@@ -41,6 +41,12 @@ class RequestError(Exception):
         self.code = code
 
 
+def refuse_if(condition: object, code: constants.Completion) -> None:
+    """Raise `RequestError` with a code if a condition holds."""
+    if condition:
+        raise RequestError(code)
+
+
 def code_of(error: errors.MachineError) -> constants.Completion:
     """Look up the completion code for an error."""
     return next(code for kind, code in COMPLETION_CODES
@@ -52,5 +58,5 @@ def check_channel(number: int) -> None:
 
     :param number: request byte with the channel number in bits 0 to 3
     """
-    if number & 0x0f not in (channel.CHANNEL, channel.THIS_CHANNEL):
-        raise RequestError(constants.Completion.INVALID_FIELD)
+    refuse_if(number & 0x0f not in (channel.CHANNEL, channel.THIS_CHANNEL),
+              constants.Completion.INVALID_FIELD)

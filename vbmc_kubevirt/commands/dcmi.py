@@ -8,7 +8,6 @@ specification, v1.5 revision 1.0.
 
 from __future__ import annotations
 
-import codecs
 import struct
 
 from sushy_kubevirt.bmc import event_log
@@ -65,8 +64,8 @@ def _part(text: bytes, data: bytes) -> bytes:
     :returns: total number of bytes, and the part
     """
     offset, count = data[:2]
-    if count > PART_MAX or offset > len(text):
-        raise completion.RequestError(_CODE.OUT_OF_RANGE)
+    completion.refuse_if(count > PART_MAX or offset > len(text),
+                         _CODE.OUT_OF_RANGE)
     return bytes((len(text),)) + text[offset:offset + count]
 
 
@@ -79,30 +78,9 @@ def _add(writer: parts.Writer, session: channel.Session, data: bytes,
     :returns: the text so far
     """
     offset, count, part = data[0], data[1], data[2:]
-    if count > PART_MAX:
-        raise completion.RequestError(_CODE.OUT_OF_RANGE)
-    if len(part) < count:
-        raise completion.RequestError(_CODE.LENGTH_INVALID)
+    completion.refuse_if(count > PART_MAX, _CODE.OUT_OF_RANGE)
+    completion.refuse_if(len(part) < count, _CODE.LENGTH_INVALID)
     return writer.add(session, offset, part[:count], most)
-
-
-def _decode(data: bytes) -> str:
-    """Decode UTF-8 whose last character may be incomplete.
-
-    :raises: `completion.RequestError` if it is no printable text
-    """
-    try:
-        text = codecs.getincrementaldecoder('utf-8')().decode(data)
-    except UnicodeDecodeError:
-        raise completion.RequestError(_CODE.INVALID_FIELD) from None
-    if not text.isprintable():
-        raise completion.RequestError(_CODE.INVALID_FIELD)
-    return text
-
-
-def _cut(text: str, most: int) -> bytes:
-    """Encode a text, without the characters beyond a number of bytes."""
-    return text.encode()[:most].decode(errors='ignore').encode()
 
 
 class Dcmi(group.Group):
@@ -130,8 +108,7 @@ class Dcmi(group.Group):
     @group.command(0x01, 'Get DCMI Capabilities Info', _LEVEL.USER, 2)
     def get_capabilities(self, session: channel.Session, data: bytes) -> bytes:
         """Get DCMI Capabilities Info (6.1)."""
-        if data[0] not in CAPABILITIES:
-            raise completion.RequestError(_CODE.INVALID_FIELD)
+        completion.refuse_if(data[0] not in CAPABILITIES, _CODE.INVALID_FIELD)
         return _VERSION + bytes((_REVISION,)) + CAPABILITIES[data[0]]
 
     @group.command(0x06, 'Get Asset Tag', _LEVEL.USER, 3)
@@ -139,7 +116,7 @@ class Dcmi(group.Group):
         """Get Asset Tag (6.4.1): Redfish's ``AssetTag``, up to 63 bytes."""
         tag = parts.printable(self._bmc.machine().asset_tag())
         mark = b'' if tag.isascii() else _BOM
-        return _part(mark + _cut(tag, TAG_MAX - len(mark)), data)
+        return _part(mark + parts.cut(tag, TAG_MAX - len(mark)), data)
 
     @group.command(0x08, 'Set Asset Tag', _LEVEL.OPERATOR, 3, modifies=True)
     def set_asset_tag(self, session: channel.Session, data: bytes) -> bytes:
@@ -149,7 +126,7 @@ class Dcmi(group.Group):
         """
         text = _add(self._tag, session, data, TAG_MAX)
         self._bmc.machine().set_asset_tag(
-            _decode(text.removeprefix(_BOM).rstrip(b'\0')))
+            parts.decode(text.removeprefix(_BOM), final=False))
         return bytes((len(text),))
 
     @group.command(0x09, 'Get Management Controller Identifier String',
@@ -161,7 +138,7 @@ class Dcmi(group.Group):
         """
         machine = self._bmc.machine()
         name = machine.controller_name() or machine.qualified_name
-        return _part(_cut(parts.printable(name), IDENTIFIER_MAX) + b'\0',
+        return _part(parts.cut(parts.printable(name), IDENTIFIER_MAX) + b'\0',
                      data)
 
     @group.command(0x0A, 'Set Management Controller Identifier String',
@@ -174,7 +151,8 @@ class Dcmi(group.Group):
         text = _add(self._identifier, session, data, IDENTIFIER_MAX + 1)
         name, end, _rest = text.partition(b'\0')
         if end:
-            self._bmc.machine().set_controller_name(_decode(name))
+            self._bmc.machine().set_controller_name(
+                parts.decode(name, final=False))
         elif len(text) > IDENTIFIER_MAX:
             raise completion.RequestError(_CODE.OUT_OF_RANGE)
         return bytes((len(text),))

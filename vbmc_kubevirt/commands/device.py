@@ -104,9 +104,8 @@ class Device(group.Group):
     def set_acpi_state(self, session: channel.Session, data: bytes) -> None:
         """Accept "no change" only: KubeVirt tells the state (20.6)."""
         for state in data[:2]:
-            if state & 0x80 and state & 0x7f != _NO_CHANGE:
-                raise completion.RequestError(
-                    constants.Completion.INVALID_FIELD)
+            completion.refuse_if(state & 0x80 and state & 0x7f != _NO_CHANGE,
+                                 constants.Completion.INVALID_FIELD)
 
     @group.command(0x07, 'Get ACPI Power State', _LEVEL.USER)
     def get_acpi_state(self, session: channel.Session, data: bytes) -> bytes:

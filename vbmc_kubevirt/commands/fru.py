@@ -61,10 +61,10 @@ class Fru(group.Group):
 
     @staticmethod
     def _check(data: bytes, offset: int = 0) -> None:
-        if data[0] != DEVICE:
-            raise completion.RequestError(constants.Completion.NOT_PRESENT)
-        if offset > fru_image.SIZE:
-            raise completion.RequestError(constants.Completion.OUT_OF_RANGE)
+        completion.refuse_if(data[0] != DEVICE,
+                             constants.Completion.NOT_PRESENT)
+        completion.refuse_if(offset > fru_image.SIZE,
+                             constants.Completion.OUT_OF_RANGE)
 
     @group.command(0x10, 'Get FRU Inventory Area Info', _LEVEL.USER, 1)
     def info(self, session: channel.Session, data: bytes) -> bytes:

@@ -91,10 +91,9 @@ class Lan(set_in_progress.Parameters):
     def set_parameter(self, session: channel.Session, data: bytes) -> None:
         """Set LAN Configuration Parameters (23.1)."""
         self._check(data)
-        if data[1] != set_in_progress.PARAMETER:
-            raise completion.RequestError(_CODE.READ_ONLY)
-        if len(data) < 3:
-            raise completion.RequestError(_CODE.LENGTH_INVALID)
+        completion.refuse_if(data[1] != set_in_progress.PARAMETER,
+                             _CODE.READ_ONLY)
+        completion.refuse_if(len(data) < 3, _CODE.LENGTH_INVALID)
         self.set_progress(session, data[2])
 
     @group.command(0x02, 'Get LAN Configuration Parameters', _LEVEL.OPERATOR,
@@ -109,8 +108,8 @@ class Lan(set_in_progress.Parameters):
 
     def _check(self, data: bytes) -> None:
         completion.check_channel(data[0])
-        if data[1] not in self._parameters:
-            raise completion.RequestError(_CODE.PARAMETER_NOT_SUPPORTED)
+        completion.refuse_if(data[1] not in self._parameters,
+                             _CODE.PARAMETER_NOT_SUPPORTED)
 
     def _authentication(self) -> bytes:
         return bytes((_MD5 * self._bmc.server.v15_login_possible(),))

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import codecs
 import weakref
 
 from vbmc_kubevirt.commands import completion
@@ -18,6 +19,28 @@ def printable(text: str) -> str:
     """
     return ''.join(character if character.isprintable() else '?'
                    for character in text)
+
+
+def cut(text: str, most: int) -> bytes:
+    """Encode a text, without the characters beyond a number of bytes."""
+    return text.encode()[:most].decode(errors='ignore').encode()
+
+
+def decode(data: bytes, encoding: str = 'utf-8', final: bool = True) -> str:
+    """Decode a text, without NULs at its end.
+
+    :param final: whether its last character must be complete
+    :raises: `completion.RequestError` if it is no printable text
+    """
+    try:
+        text = codecs.getincrementaldecoder(encoding)().decode(data, final)
+    except UnicodeDecodeError:
+        raise completion.RequestError(
+            constants.Completion.INVALID_FIELD) from None
+    text = text.rstrip('\0')
+    completion.refuse_if(not text.isprintable(),
+                         constants.Completion.INVALID_FIELD)
+    return text
 
 
 class Writer:
@@ -37,16 +60,16 @@ class Writer:
         :raises: `completion.RequestError` if the session has not written what
             precedes the part, or the text is too long
         """
-        if offset + len(part) > most:
-            raise completion.RequestError(constants.Completion.OUT_OF_RANGE)
+        completion.refuse_if(offset + len(part) > most,
+                             constants.Completion.OUT_OF_RANGE)
         before = b''
         if offset:
             if self._session is None or self._session() is not session:
                 raise completion.RequestError(
                     constants.Completion.WRONG_STATE)
             before = self._text
-        if offset > len(before):
-            raise completion.RequestError(constants.Completion.OUT_OF_RANGE)
+        completion.refuse_if(offset > len(before),
+                             constants.Completion.OUT_OF_RANGE)
         self._session = weakref.ref(session)
         self._text = before[:offset] + part
         return self._text

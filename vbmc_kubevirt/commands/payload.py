@@ -48,6 +48,12 @@ _NO_VLAN = 0xffff
 _LEVEL = constants.Privilege
 
 
+def _check_instance(data: bytes) -> None:
+    completion.refuse_if(data[0] & 0x3f != constants.Payload.SOL
+                         or data[1] & 0x0f != INSTANCE,
+                         constants.Completion.INVALID_FIELD)
+
+
 class Payload(group.Group):
     """Commands about payloads."""
 
@@ -66,11 +72,9 @@ class Payload(group.Group):
 
     def _check_sol(self, session: channel.Session, data: bytes) -> None:
         """Check payload type, instance, and whether SOL may be used."""
-        if data[0] & 0x3f != constants.Payload.SOL or data[1] & 0x0f != (
-                INSTANCE):
-            raise completion.RequestError(constants.Completion.INVALID_FIELD)
-        if session.privilege < self._bmc.sol.privilege:
-            raise completion.RequestError(constants.Completion.ACCESS_DENIED)
+        _check_instance(data)
+        completion.refuse_if(session.privilege < self._bmc.sol.privilege,
+                             constants.Completion.ACCESS_DENIED)
 
     @group.command(0x48, 'Activate Payload', _LEVEL.USER, 6)
     def activate(self, session: channel.Session, data: bytes) -> bytes:
@@ -79,15 +83,12 @@ class Payload(group.Group):
             # IPMI v1.5 has no payloads.
             raise completion.RequestError(constants.Completion.WRONG_STATE)
         self._check_sol(session, data)
-        if not self._bmc.sol.enabled:
-            raise completion.RequestError(
-                constants.Completion.PAYLOAD_DISABLED)
-        if not data[2] & _ENCRYPT:
-            raise completion.RequestError(
-                constants.Completion.PAYLOAD_NEEDS_ENCRYPTION)
-        if self._owner not in (None, session):
-            raise completion.RequestError(
-                constants.Completion.PAYLOAD_ALREADY_ACTIVE)
+        completion.refuse_if(not self._bmc.sol.enabled,
+                             constants.Completion.PAYLOAD_DISABLED)
+        completion.refuse_if(not data[2] & _ENCRYPT,
+                             constants.Completion.PAYLOAD_NEEDS_ENCRYPTION)
+        completion.refuse_if(self._owner not in (None, session),
+                             constants.Completion.PAYLOAD_ALREADY_ACTIVE)
         if self._owner is None:
             self._redirection = _Redirection(self._bmc, session)
         # Otherwise the client lost the response and repeats the request.
@@ -110,16 +111,14 @@ class Payload(group.Group):
     @group.command(0x4A, 'Get Payload Activation Status', _LEVEL.USER, 1)
     def status(self, session: channel.Session, data: bytes) -> bytes:
         """Get Payload Activation Status (section 24.4)."""
-        if data[0] & 0x3f != constants.Payload.SOL:
-            raise completion.RequestError(constants.Completion.INVALID_FIELD)
+        completion.refuse_if(data[0] & 0x3f != constants.Payload.SOL,
+                             constants.Completion.INVALID_FIELD)
         return struct.pack('<BH', INSTANCE, self._owner is not None)
 
     @group.command(0x4B, 'Get Payload Instance Info', _LEVEL.USER, 2)
     def instance_info(self, session: channel.Session, data: bytes) -> bytes:
         """Get Payload Instance Info (section 24.5)."""
-        if data[0] & 0x3f != constants.Payload.SOL or data[1] & 0x0f != (
-                INSTANCE):
-            raise completion.RequestError(constants.Completion.INVALID_FIELD)
+        _check_instance(data)
         owner = self._owner
         # The VM's first serial port.
         return struct.pack('<IB7x', owner.session_id if owner else 0, 1)
@@ -127,8 +126,8 @@ class Payload(group.Group):
     def _has_access(self, user_id: int) -> bool:
         """Tell whether a user may activate SOL: its level suffices."""
         users = self._bmc.users
-        if not 1 <= user_id <= users.id_max:
-            raise completion.RequestError(constants.Completion.INVALID_FIELD)
+        completion.refuse_if(not 1 <= user_id <= users.id_max,
+                             constants.Completion.INVALID_FIELD)
         slot = users.slot(user_id)
         return (slot.limit != constants.NO_ACCESS and slot.messaging
                 and slot.limit >= self._bmc.sol.privilege)
@@ -148,10 +147,11 @@ class Payload(group.Group):
         """
         completion.check_channel(data[0])
         has_access = self._has_access(data[1] & 0x3f)
-        if data[1] >> 6 > 1 or data[2] & ~_SOL_BIT or any(data[3:6]):
-            raise completion.RequestError(constants.Completion.INVALID_FIELD)
-        if data[2] and has_access == bool(data[1] >> 6):
-            raise completion.RequestError(constants.Completion.WRONG_STATE)
+        completion.refuse_if(
+            data[1] >> 6 > 1 or data[2] & ~_SOL_BIT or any(data[3:6]),
+            constants.Completion.INVALID_FIELD)
+        completion.refuse_if(data[2] and has_access == bool(data[1] >> 6),
+                             constants.Completion.WRONG_STATE)
 
     @group.command(0x4E, 'Get Channel Payload Support', _LEVEL.USER, 1)
     def support(self, session: channel.Session, data: bytes) -> bytes:
@@ -163,9 +163,8 @@ class Payload(group.Group):
     def version(self, session: channel.Session, data: bytes) -> bytes:
         """Get Channel Payload Version (section 24.9)."""
         completion.check_channel(data[0])
-        if data[1] & 0x3f not in tuple(constants.Payload):
-            raise completion.RequestError(
-                constants.Completion.PAYLOAD_NOT_AVAILABLE)
+        completion.refuse_if(data[1] & 0x3f not in tuple(constants.Payload),
+                             constants.Completion.PAYLOAD_NOT_AVAILABLE)
         return bytes((_VERSION,))
 
     @group.command(0x50, 'Get Channel OEM Payload Info', _LEVEL.USER, 7)
@@ -182,15 +181,11 @@ class Payload(group.Group):
         Encryption is always on and has a new initialization vector in each
         packet.
         """
-        if data[0] & 0x3f != constants.Payload.SOL or data[1] & 0x0f != (
-                INSTANCE):
-            raise completion.RequestError(constants.Completion.INVALID_FIELD)
-        if self._owner is not session:
-            raise completion.RequestError(
-                constants.Completion.PAYLOAD_INSTANCE_NOT_ACTIVE)
-        if data[2] & 0x1f == _SUSPEND:
-            raise completion.RequestError(
-                constants.Completion.PAYLOAD_OPERATION_REFUSED)
+        _check_instance(data)
+        completion.refuse_if(self._owner is not session,
+                             constants.Completion.PAYLOAD_INSTANCE_NOT_ACTIVE)
+        completion.refuse_if(data[2] & 0x1f == _SUSPEND,
+                             constants.Completion.PAYLOAD_OPERATION_REFUSED)
 
 
 class _Redirection:

@@ -73,9 +73,8 @@ class Reservations:
 
         :raises: `completion.RequestError` if it is not valid
         """
-        if all(number != valid.id for valid in self._valid):
-            raise completion.RequestError(
-                constants.Completion.RESERVATION_CANCELED)
+        completion.refuse_if(all(number != valid.id for valid in self._valid),
+                             constants.Completion.RESERVATION_CANCELED)
 
 
 def part(record: bytes, offset: int, count: int) -> bytes:
@@ -85,6 +84,6 @@ def part(record: bytes, offset: int, count: int) -> bytes:
     :param count: number of bytes; FFh for the rest of the record
     :raises: `completion.RequestError` if the offset is beyond the record
     """
-    if offset >= len(record):
-        raise completion.RequestError(constants.Completion.OUT_OF_RANGE)
+    completion.refuse_if(offset >= len(record),
+                         constants.Completion.OUT_OF_RANGE)
     return record[offset:] if count == 0xFF else record[offset:offset + count]

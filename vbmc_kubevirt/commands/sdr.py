@@ -121,8 +121,8 @@ class Repository(group.Group):
             self._reservations.check(reserved)
         known = records()
         number = {0: 1, 0xFFFF: len(known)}.get(number, number)
-        if number > len(known):
-            raise completion.RequestError(constants.Completion.NOT_PRESENT)
+        completion.refuse_if(number > len(known),
+                             constants.Completion.NOT_PRESENT)
         following = number + 1 if number < len(known) else 0xFFFF
         return struct.pack('<H', following) + reservation.part(
             known[number - 1], offset, count)

@@ -175,8 +175,8 @@ class Sel(group.Group):
                              else LISTING_SECONDS)
         if number in (_FIRST, _LAST) and records.ids:
             number = records.order[0 if number == _FIRST else -1]
-        if number not in records.ids:
-            raise completion.RequestError(constants.Completion.NOT_PRESENT)
+        completion.refuse_if(number not in records.ids,
+                             constants.Completion.NOT_PRESENT)
         return records, number
 
     @group.command(0x44, 'Add SEL Entry', _LEVEL.OPERATOR, sel_records.SIZE,
@@ -184,9 +184,10 @@ class Sel(group.Group):
     def add(self, session: channel.Session, data: bytes) -> bytes:
         """Add SEL Entry (31.6)."""
         raw = data[:sel_records.SIZE]
-        if raw[2] != sel_records.SYSTEM_EVENT and (
-                raw[2] < sel_records.OEM_FIRST):
-            raise completion.RequestError(constants.Completion.INVALID_FIELD)
+        completion.refuse_if(
+            raw[2] != sel_records.SYSTEM_EVENT
+            and (raw[2] < sel_records.OEM_FIRST),
+            constants.Completion.INVALID_FIELD)
         name = self._add(raw)
         try:
             keys = self._read(0).keys
@@ -253,8 +254,9 @@ class Sel(group.Group):
         machine = self._bmc.machine()
         self._notice_erasure(machine)
         self._reservations.check(reserved)
-        if word != b'CLR' or action not in (_INITIATE, _GET_STATUS):
-            raise completion.RequestError(constants.Completion.INVALID_FIELD)
+        completion.refuse_if(
+            word != b'CLR' or action not in (_INITIATE, _GET_STATUS),
+            constants.Completion.INVALID_FIELD)
         if action == _INITIATE:
             with self._erasing:
                 log = self._bmc.log()

@@ -43,8 +43,9 @@ class SelClock(group.Group):
     def set(self, session: channel.Session, data: bytes) -> None:
         """Set SEL Time, Set SDR Repository Time."""
         seconds = struct.unpack_from('<I', data)[0] - 60 * self._clock().offset
-        if not clock.MIN_SECONDS <= seconds <= clock.MAX_SECONDS:
-            raise completion.RequestError(constants.Completion.INVALID_FIELD)
+        completion.refuse_if(
+            not clock.MIN_SECONDS <= seconds <= clock.MAX_SECONDS,
+            constants.Completion.INVALID_FIELD)
         self._bmc.log().clocks.set(self._bmc.machine(), seconds=seconds)
 
     @group.command(0x5C, 'Get SEL Time UTC Offset', _LEVEL.USER)
@@ -59,6 +60,6 @@ class SelClock(group.Group):
         offset, = struct.unpack_from('<h', data)
         if offset == _UNSPECIFIED:
             offset = 0
-        if abs(offset) > clock.MAX_OFFSET:
-            raise completion.RequestError(constants.Completion.INVALID_FIELD)
+        completion.refuse_if(abs(offset) > clock.MAX_OFFSET,
+                             constants.Completion.INVALID_FIELD)
         self._bmc.log().clocks.set(self._bmc.machine(), offset=offset)

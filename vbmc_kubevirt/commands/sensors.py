@@ -71,29 +71,23 @@ class Sensors(group.Group):
         """
         self._sensor(data)
         # Bits 5 and 4: 00b leaves single events unchanged, 01b enables them.
-        if data[1] & _ENABLED != _ENABLED or data[1] >> 4 & 3 > 1:
-            raise completion.RequestError(
-                constants.Completion.ILLEGAL_FOR_SENSOR)
+        completion.refuse_if(
+            data[1] & _ENABLED != _ENABLED or data[1] >> 4 & 3 > 1,
+            constants.Completion.ILLEGAL_FOR_SENSOR)
 
     @group.command(0x2A, 'Re-arm Sensor Events', _LEVEL.OPERATOR, 2)
     def rearm(self, session: channel.Session, data: bytes) -> None:
         """Re-arm Sensor Events (35.12): sensors do it themselves."""
         self._sensor(data)
 
-    @group.command(0x2E, 'Set Sensor Type', _LEVEL.OPERATOR, 3)
-    def fixed(self, session: channel.Session, data: bytes) -> None:
-        """Set Sensor Type (35.15): the types are fixed."""
-        self._sensor(data)
-        raise completion.RequestError(
-            constants.Completion.ILLEGAL_FOR_SENSOR)
-
     @group.command(0x23, 'Get Sensor Reading Factors', _LEVEL.USER, 2)
     @group.command(0x24, 'Set Sensor Hysteresis', _LEVEL.OPERATOR, 4)
     @group.command(0x25, 'Get Sensor Hysteresis', _LEVEL.USER, 2)
     @group.command(0x26, 'Set Sensor Threshold', _LEVEL.OPERATOR, 8)
     @group.command(0x27, 'Get Sensor Threshold', _LEVEL.USER, 1)
-    def not_numeric(self, session: channel.Session, data: bytes) -> None:
-        """Thresholds, hysteresis and factors: no sensor has a number."""
+    @group.command(0x2E, 'Set Sensor Type', _LEVEL.OPERATOR, 3)
+    def refuse(self, session: channel.Session, data: bytes) -> None:
+        """No sensor has a number or thresholds, and the types are fixed."""
         self._sensor(data)
         raise completion.RequestError(
             constants.Completion.ILLEGAL_FOR_SENSOR)

@@ -39,12 +39,11 @@ class Parameters(group.Group):
             value is reserved
         """
         value &= 3
-        if value == _RESERVED:
-            raise completion.RequestError(constants.Completion.INVALID_FIELD)
+        completion.refuse_if(value == _RESERVED,
+                             constants.Completion.INVALID_FIELD)
         if value == _IN_PROGRESS:
-            if self._holder() not in (None, session):
-                raise completion.RequestError(
-                    constants.Completion.SET_IN_PROGRESS)
+            completion.refuse_if(self._holder() not in (None, session),
+                                 constants.Completion.SET_IN_PROGRESS)
             self._owner = weakref.ref(session)
         elif value == _COMPLETE:
             self._owner = None

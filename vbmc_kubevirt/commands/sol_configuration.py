@@ -90,33 +90,31 @@ class SolConfiguration(set_in_progress.Parameters):
         """Set SOL Configuration Parameters (section 26.2)."""
         completion.check_channel(data[0])
         parameter, values = data[1], data[2:]
-        if parameter in (PAYLOAD_CHANNEL, PAYLOAD_PORT):
-            raise completion.RequestError(constants.Completion.READ_ONLY)
-        if parameter > PAYLOAD_PORT:
-            raise completion.RequestError(
-                constants.Completion.PARAMETER_NOT_SUPPORTED)
-        if len(values) < (2 if parameter in (ACCUMULATE, RETRY) else 1):
-            raise completion.RequestError(constants.Completion.LENGTH_INVALID)
+        completion.refuse_if(parameter in (PAYLOAD_CHANNEL, PAYLOAD_PORT),
+                             constants.Completion.READ_ONLY)
+        completion.refuse_if(parameter > PAYLOAD_PORT,
+                             constants.Completion.PARAMETER_NOT_SUPPORTED)
+        completion.refuse_if(
+            len(values) < (2 if parameter in (ACCUMULATE, RETRY) else 1),
+            constants.Completion.LENGTH_INVALID)
         if parameter == set_in_progress.PARAMETER:
             self.set_progress(session, values[0])
         elif parameter == ENABLE:
             self.enabled = bool(values[0] & 1)
         elif parameter == AUTHENTICATION:
-            self._check(values[0] & _FORCED == _FORCED
-                        and values[0] & 0x0f in _LEVELS)
+            completion.refuse_if(values[0] & _FORCED != _FORCED
+                                 or values[0] & 0x0f not in _LEVELS,
+                                 constants.Completion.INVALID_FIELD)
             self.privilege = constants.Privilege(values[0] & 0x0f)
         elif parameter == ACCUMULATE:
-            self._check(values[0] > 0 and values[1] > 0)
+            completion.refuse_if(not values[0] or not values[1],
+                                 constants.Completion.INVALID_FIELD)
             self.timing.accumulate_seconds = values[0] * _ACCUMULATE_UNIT
             self.timing.send_threshold = values[1]
         elif parameter == RETRY:
             self.timing.retry_count = values[0] & 0x07
             self.timing.retry_seconds = values[1] * _RETRY_UNIT
         else:
-            self._check(values[0] & 0x0f in _BIT_RATES)
+            completion.refuse_if(values[0] & 0x0f not in _BIT_RATES,
+                                 constants.Completion.INVALID_FIELD)
             self._bit_rates[parameter] = values[0] & 0x0f
-
-    @staticmethod
-    def _check(valid: bool) -> None:
-        if not valid:
-            raise completion.RequestError(constants.Completion.INVALID_FIELD)

@@ -68,7 +68,7 @@ STRINGS = {
 def encode(text: str) -> bytes:
     """Encode a string with its head, encoding and length (table 22-16c)."""
     text = parts.printable(text)
-    data = text.encode()[:LENGTH_MAX].decode(errors='ignore').encode()
+    data = parts.cut(text, LENGTH_MAX)
     return bytes((_LATIN_1 if text.isascii() else _UTF_8, len(data))) + data
 
 
@@ -80,18 +80,10 @@ def decode(data: bytes) -> str | None:
         that are not printable
     """
     encoding, length = data[0] & 0x0f, data[1]
-    if encoding >= len(ENCODINGS):
-        raise completion.RequestError(_CODE.INVALID_FIELD)
+    completion.refuse_if(encoding >= len(ENCODINGS), _CODE.INVALID_FIELD)
     if len(data) < _HEAD + length:
         return None
-    try:
-        text = data[_HEAD:_HEAD + length].decode(ENCODINGS[encoding])
-    except UnicodeDecodeError:
-        raise completion.RequestError(_CODE.INVALID_FIELD) from None
-    text = text.rstrip('\0')
-    if not text.isprintable():
-        raise completion.RequestError(_CODE.INVALID_FIELD)
-    return text
+    return parts.decode(data[_HEAD:_HEAD + length], ENCODINGS[encoding])
 
 
 class SystemInfo(set_in_progress.Parameters):
@@ -115,19 +107,17 @@ class SystemInfo(set_in_progress.Parameters):
         """
         number = data[0]
         self._check(number)
-        if len(data) < 2:
-            raise completion.RequestError(_CODE.LENGTH_INVALID)
+        completion.refuse_if(len(data) < 2, _CODE.LENGTH_INVALID)
         if number == set_in_progress.PARAMETER:
             self.set_progress(session, data[1])
             return
         string = STRINGS[number]
-        if not (string.name or string.volatile):
-            raise completion.RequestError(_CODE.READ_ONLY)
+        completion.refuse_if(not (string.name or string.volatile),
+                             _CODE.READ_ONLY)
         selector, block = data[1], data[2:2 + _BLOCK]
-        if not selector and len(block) < _HEAD or not block:
-            raise completion.RequestError(_CODE.LENGTH_INVALID)
-        if selector >= BLOCKS:
-            raise completion.RequestError(_CODE.OUT_OF_RANGE)
+        completion.refuse_if(not selector and len(block) < _HEAD or not block,
+                             _CODE.LENGTH_INVALID)
+        completion.refuse_if(selector >= BLOCKS, _CODE.OUT_OF_RANGE)
         text = decode(self._writers[number].add(
             session, selector * _BLOCK, block, BLOCKS * _BLOCK))
         if text is None:
@@ -147,8 +137,7 @@ class SystemInfo(set_in_progress.Parameters):
             return bytes((REVISION,))
         if data[1] == set_in_progress.PARAMETER:
             return bytes((REVISION,)) + self.progress()
-        if data[2] >= BLOCKS:
-            raise completion.RequestError(_CODE.OUT_OF_RANGE)
+        completion.refuse_if(data[2] >= BLOCKS, _CODE.OUT_OF_RANGE)
         text = encode(self._text(data[1])).ljust(BLOCKS * _BLOCK, b'\0')
         start = data[2] * _BLOCK
         return bytes((REVISION, data[2])) + text[start:start + _BLOCK]
@@ -164,8 +153,9 @@ class SystemInfo(set_in_progress.Parameters):
         return written or string.known(machine)
 
     def _check(self, parameter: int) -> None:
-        if parameter not in (set_in_progress.PARAMETER, *STRINGS):
-            raise completion.RequestError(_CODE.PARAMETER_NOT_SUPPORTED)
+        completion.refuse_if(
+            parameter not in (set_in_progress.PARAMETER, *STRINGS),
+            _CODE.PARAMETER_NOT_SUPPORTED)
 
 
 def _run(machine: machine.Machine) -> str:

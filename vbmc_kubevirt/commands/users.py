@@ -44,14 +44,13 @@ class Users(group.Group):
         :param newest: for commands that may change it
         """
         id_ = data & 0x3f
-        if not 1 <= id_ <= self._users.id_max:
-            raise completion.RequestError(constants.Completion.INVALID_FIELD)
+        completion.refuse_if(not 1 <= id_ <= self._users.id_max,
+                             constants.Completion.INVALID_FIELD)
         return self._users.slot(id_, newest)
 
     def _change(self, session: channel.Session, slot: bmc_users.Slot,
                 **values: typing.Any) -> None:
-        if slot.fixed:
-            raise completion.RequestError(constants.Completion.WRONG_STATE)
+        completion.refuse_if(slot.fixed, constants.Completion.WRONG_STATE)
         self._users.change(slot, channel.user(session), **values)
 
     @group.command(0x44, 'Get User Access', _LEVEL.OPERATOR, 2)
@@ -95,8 +94,8 @@ class Users(group.Group):
             messaging = bool(data[0] & 0x10)
             if messaging != slot.messaging:
                 values['ipmi'] = messaging
-        if data[3:4] > b'\0':
-            raise completion.RequestError(constants.Completion.INVALID_FIELD)
+        completion.refuse_if(data[3:4] > b'\0',
+                             constants.Completion.INVALID_FIELD)
         if values:
             self._change(session, slot, **values)
 
@@ -125,8 +124,8 @@ class Users(group.Group):
                 self._change(session, slot, locked=False,
                              enabled=operation == _ENABLE)
             return
-        if len(data) != 2 + size:
-            raise completion.RequestError(constants.Completion.LENGTH_INVALID)
+        completion.refuse_if(len(data) != 2 + size,
+                             constants.Completion.LENGTH_INVALID)
         password = data[2:].rstrip(b'\0')
         matches = slot.password is not None and hmac.compare_digest(
             slot.password, password)

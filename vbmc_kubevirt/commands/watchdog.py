@@ -80,8 +80,7 @@ class Watchdog(group.Group):
     def reset(self, session: channel.Session, data: bytes) -> None:
         """Reset Watchdog Timer: start it, from the beginning."""
         with self._lock:
-            if not self._settings:
-                raise completion.RequestError(_CODE.WATCHDOG_NOT_SET)
+            completion.refuse_if(not self._settings, _CODE.WATCHDOG_NOT_SET)
             self._notice_expiry()
             self._start()
 
@@ -89,8 +88,9 @@ class Watchdog(group.Group):
     def set(self, session: channel.Session, data: bytes) -> None:
         """Set Watchdog Timer. There are no pre-timeout interrupts."""
         use, action, interrupt = data[0] & 7, data[1] & 7, data[1] >> 4 & 7
-        if use not in USES or action not in ACTIONS or interrupt:
-            raise completion.RequestError(_CODE.INVALID_FIELD)
+        completion.refuse_if(
+            use not in USES or action not in ACTIONS or interrupt,
+            _CODE.INVALID_FIELD)
         with self._lock:
             self._notice_expiry()
             running = self._deadline is not None

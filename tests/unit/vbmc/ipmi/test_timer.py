@@ -32,8 +32,7 @@ class TimerTest(base.ServerTestCase):
         await asyncio.sleep(0.05)
         self.assertFalse(done.is_set())
         self.unblock.set()
-        await self.wait_for_tasks()
-        self.assertTrue(done.is_set())
+        self.assertTrue(await asyncio.to_thread(done.wait, 30))
         self.assertIsNot(threading.main_thread(), threads[0])
 
     async def test_cancelled_timer_does_not_run(self):
