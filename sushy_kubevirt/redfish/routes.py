@@ -32,20 +32,17 @@ from sushy_kubevirt.redfish.resources import certificates
 from sushy_kubevirt.redfish.resources import chassis
 from sushy_kubevirt.redfish.resources import computer_system
 from sushy_kubevirt.redfish.resources import consoles
-from sushy_kubevirt.redfish.resources import ethernet_interfaces
 from sushy_kubevirt.redfish.resources import event_destination
 from sushy_kubevirt.redfish.resources import event_service
+from sushy_kubevirt.redfish.resources import hardware
 from sushy_kubevirt.redfish.resources import log_services
 from sushy_kubevirt.redfish.resources import manager
 from sushy_kubevirt.redfish.resources import manager_accounts
 from sushy_kubevirt.redfish.resources import manager_interfaces
-from sushy_kubevirt.redfish.resources import memory
 from sushy_kubevirt.redfish.resources import metadata
-from sushy_kubevirt.redfish.resources import processors
 from sushy_kubevirt.redfish.resources import registries
 from sushy_kubevirt.redfish.resources import service_root
 from sushy_kubevirt.redfish.resources import session_service
-from sushy_kubevirt.redfish.resources import simple_storage
 from sushy_kubevirt.redfish.resources import storage
 from sushy_kubevirt.redfish.resources import tasks
 from sushy_kubevirt.redfish.resources import update_service
@@ -64,21 +61,18 @@ MODULES = (
     chassis,
     computer_system,
     consoles,
-    ethernet_interfaces,
     event_destination,
     event_service,
+    hardware,
     log_services,
     manager,
     manager_interfaces,
     manager_accounts,
-    memory,
     metadata,
-    processors,
     registries,
     service_root,
     update_service,
     session_service,
-    simple_storage,
     storage,
     tasks,
     virtual_media,

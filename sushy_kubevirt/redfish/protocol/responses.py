@@ -87,6 +87,12 @@ def link(path: str) -> dict[str, str]:
     return {'@odata.id': path}
 
 
+def present(**properties: typing.Any) -> Json:
+    """Return the given properties without those that have no value."""
+    return {name: value for name, value in properties.items()
+            if value not in (None, '', [])}
+
+
 def collection(kind: str, name: str, here: str, ids: abc.Iterable[str]
                ) -> Json:
     """Build a collection.

@@ -32,15 +32,6 @@ _SHAPE: payload.Shape = {
         'PowerState', 'Drives'),
 }
 
-# Property: attribute of `inventory.Chassis`. Those not set are left out.
-_SMBIOS_PROPERTIES = {
-    'Manufacturer': 'manufacturer',
-    'Model': 'version',
-    'SerialNumber': 'serial',
-    'SKU': 'sku',
-    'AssetTag': 'asset',
-}
-
 
 def collection() -> responses.Document:
     """GET /redfish/v1/Chassis"""
@@ -54,7 +45,9 @@ def resource(machine: machine.Machine) -> responses.Json:
     The indicator is that of the system.
     """
     indicator = machine.indicator()
-    body = {
+    inventory = machine.inventory()
+    smbios = inventory.chassis
+    return {
         '@odata.id': resource_paths.chassis(machine),
         '@odata.type': '#Chassis.v1_25_0.Chassis',
         'Id': system_id.of(machine),
@@ -68,24 +61,19 @@ def resource(machine: machine.Machine) -> responses.Json:
         'Drives': responses.link(resource_paths.chassis(machine, 'Drives')),
         'Links': {
             'ComputerSystems': [
-                responses.link(resource_paths.system(machine))
-            ],
+                responses.link(resource_paths.system(machine))],
             'ComputerSystems@odata.count': 1,
             'ManagedBy': [responses.link(resource_paths.manager(machine))],
             'ManagedBy@odata.count': 1,
             'ManagersInChassis': [
-                responses.link(resource_paths.manager(machine))
-            ],
+                responses.link(resource_paths.manager(machine))],
             'ManagersInChassis@odata.count': 1,
         },
+        **responses.present(
+            Manufacturer=smbios.manufacturer, Model=smbios.version,
+            SerialNumber=smbios.serial or inventory.serial, SKU=smbios.sku,
+            AssetTag=smbios.asset),
     }
-    inventory = machine.inventory()
-    if inventory.serial:
-        body['SerialNumber'] = inventory.serial
-    for name, member in _SMBIOS_PROPERTIES.items():
-        if getattr(inventory.chassis, member):
-            body[name] = getattr(inventory.chassis, member)
-    return body
 
 
 def patch(machine: machine.Machine) -> None:

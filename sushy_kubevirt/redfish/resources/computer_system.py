@@ -145,8 +145,7 @@ def _add_state(body: responses.Json, machine: machine.Machine,
         body['PowerRestorePolicy'] = policy.value
         body['PowerRestorePolicy@Redfish.AllowableValues'] = list(
             _RESTORE_POLICIES)
-    if inventory.started:
-        body['LastResetTime'] = inventory.started
+    body.update(responses.present(LastResetTime=inventory.started))
     if inventory.booted:
         body['BootProgress'] = {'LastState': 'OSRunning',
                                 'LastStateTime': inventory.booted}
@@ -157,31 +156,27 @@ def _add_state(body: responses.Json, machine: machine.Machine,
 def _add_inventory(body: responses.Json, machine: machine.Machine,
                    inventory: inventory.Inventory) -> None:
     cpus = inventory.cpus
-    summary: responses.Json = {
+    body['ProcessorSummary'] = {
         'Count': cpus.sockets,
         'CoreCount': cpus.sockets * cpus.cores,
         'LogicalProcessorCount': cpus.total,
         'ThreadingEnabled': cpus.threads > 1,
+        **responses.present(Model=hardware.processor_model(cpus)),
     }
-    if hardware.processor_model(cpus):
-        summary['Model'] = cpus.model
-    body['ProcessorSummary'] = summary
-    if inventory.memory_bytes:
-        body['MemorySummary'] = {
-            'TotalSystemMemoryGiB': hardware.to_gib(inventory.memory_bytes)}
     body['BiosVersion'] = inventory.firmware_version
-    if inventory.machine_type:
-        body['Model'] = inventory.machine_type
-    if inventory.serial:
-        body['SerialNumber'] = inventory.serial
-    if inventory.hostname:
-        body['HostName'] = inventory.hostname
-    body['Oem'] = {'SushyKubevirt': {'Namespace': machine.namespace}}
-    if inventory.node:
-        body['Oem']['SushyKubevirt']['NodeName'] = inventory.node
-    if inventory.tpm:
-        body['TrustedModules'] = [{'InterfaceType': 'TPM2_0',
-                                   'Status': resource_paths.STATUS_OK}]
+    body['Oem'] = {'SushyKubevirt': {
+        'Namespace': machine.namespace,
+        **responses.present(NodeName=inventory.node)}}
+    body.update(responses.present(
+        Model=inventory.machine_type,
+        SerialNumber=inventory.serial,
+        HostName=inventory.hostname,
+        MemorySummary={'TotalSystemMemoryGiB': hardware.to_gib(
+            inventory.memory_bytes)} if inventory.memory_bytes else None,
+        TrustedModules=[{'InterfaceType': 'TPM2_0',
+                         'Status': resource_paths.STATUS_OK}]
+        if inventory.tpm else None,
+    ))
 
 
 def _add_consoles(body: responses.Json, machine: machine.Machine,

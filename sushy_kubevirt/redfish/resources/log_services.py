@@ -102,7 +102,10 @@ def entry(machine: machine.Machine, entry: str) -> responses.Json:
 
 
 def _entry(machine: machine.Machine, entry: event_log.Entry) -> responses.Json:
-    body: responses.Json = {
+    # Another service, with other Ids of systems, may have written the entry.
+    # Tasks expire; a link to an expired task would be broken.
+    match = _ORIGIN.fullmatch(entry.origin)
+    return {
         '@odata.id': _path(machine, ID, 'Entries', entry.id),
         '@odata.type': '#LogEntry.v1_15_0.LogEntry',
         'Id': entry.id,
@@ -115,16 +118,11 @@ def _entry(machine: machine.Machine, entry: event_log.Entry) -> responses.Json:
         'MessageArgs': list(entry.args),
         'Originator': entry.by,
         'OriginatorType': 'Internal' if entry.event else 'SupportingService',
+        **responses.present(
+            EventId=entry.event,
+            Links=match and {'OriginOfCondition': responses.link(
+                resource_paths.system(machine) + match[1])}),
     }
-    if entry.event:
-        body['EventId'] = entry.event
-    # Another service, with other Ids of systems, may have written the entry.
-    # Tasks expire; a link to an expired task would be broken.
-    match = _ORIGIN.fullmatch(entry.origin)
-    if match is not None:
-        body['Links'] = {'OriginOfCondition': responses.link(
-            resource_paths.system(machine) + match[1])}
-    return body
 
 
 def clear(machine: machine.Machine) -> None:

@@ -60,7 +60,7 @@ def resource(machine: machine.Machine, nic_id: str) -> responses.Json:
         raise error_responses.resource_not_found('EthernetInterface', nic_id)
     if flask.request.method == 'PATCH':
         payload.properties(_SHAPE)
-    body: responses.Json = {
+    return {
         '@odata.id': resource_paths.manager(machine, _NAME, nic_id),
         '@odata.type': '#EthernetInterface.v1_12_0.EthernetInterface',
         'Id': nic_id,
@@ -79,12 +79,10 @@ def resource(machine: machine.Machine, nic_id: str) -> responses.Json:
             'AddressOrigin': 'LinkLocal' if address.link_local else None,
             'AddressState': address.state,
         } for address in interface.ipv6],
+        **responses.present(
+            MACAddress=interface.mac.hex(':').upper() if any(interface.mac)
+            else None, MTUSize=interface.mtu or None),
     }
-    if any(interface.mac):
-        body['MACAddress'] = interface.mac.hex(':').upper()
-    if interface.mtu:
-        body['MTUSize'] = interface.mtu
-    return body
 
 
 def _ipv4(interface: interfaces.Interface) -> list[dict[str, str | None]]:

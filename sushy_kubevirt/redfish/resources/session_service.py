@@ -69,7 +69,7 @@ def _body(session: sessions.Session) -> responses.Json:
         session.created, datetime.timezone.utc)
     login = authentication.services().login
     account = login.account(session.user) if login.required else None
-    body = {
+    return {
         '@odata.id': f'{SESSIONS}/{session.id}',
         '@odata.type': '#Session.v1_7_2.Session',
         'Id': session.id,
@@ -80,11 +80,9 @@ def _body(session: sessions.Session) -> responses.Json:
         'SessionType': 'Redfish',
         'ClientOriginIPAddress': session.source,
         'CreatedTime': created.isoformat(timespec='seconds'),
-        'Context': session.context,
-        'Roles': account and [account.role],
+        **({} if session.context is None else {'Context': session.context}),
+        **responses.present(Roles=account and [account.role]),
     }
-    return {name: value for name, value in body.items()
-            if value is not None or name == 'Password'}
 
 
 def collection() -> responses.Json:

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Storage v1.17: disks and LUNs of a system, grouped by bus.
+"""Storage v1.17 and SimpleStorage v1.3: drives of a system, grouped by bus.
 
 Each bus is one Storage resource with one controller, one drive per disk and
 one volume per disk of known size. Drives are below the chassis, where the
-schema places them. CD-ROM drives are in `virtual_media` and `simple_storage`.
-Disks are added with KubeVirt; POST of a volume is refused.
+schema places them. CD-ROM drives are in `virtual_media` and SimpleStorage,
+there without CapacityBytes, because clients that search for a disk to install
+on would take them for disks. Disks are added with KubeVirt; POST of a volume
+is refused.
 """
 
 from __future__ import annotations
@@ -15,7 +17,6 @@ from sushy_kubevirt.redfish.protocol import error_responses
 from sushy_kubevirt.redfish.protocol import payload
 from sushy_kubevirt.redfish.protocol import responses
 from sushy_kubevirt.redfish.protocol import routing
-from sushy_kubevirt.redfish.resources import hardware
 from sushy_kubevirt.redfish.resources import resource_paths
 
 if typing.TYPE_CHECKING:
@@ -36,15 +37,19 @@ def path(machine: machine.Machine, storage_id: str, *names: str) -> str:
     return resource_paths.system(machine, 'Storage', storage_id, *names)
 
 
+def _by_bus(disks: abc.Iterable[inventory.Disk]
+            ) -> dict[str, list[inventory.Disk]]:
+    """Group disks by bus, in their order."""
+    by_bus: dict[str, list[inventory.Disk]] = {}
+    for disk in disks:
+        by_bus.setdefault(disk.bus, []).append(disk)
+    return by_bus
+
+
 def drives(machine: machine.Machine) -> dict[str, list[inventory.Disk]]:
     """Group the disks and LUNs by bus, without CD-ROM drives."""
-    by_bus = {}
-    for bus, disks in hardware.disks_by_bus(
-            machine.inventory().disks).items():
-        fixed = [disk for disk in disks if disk.kind != 'cdrom']
-        if fixed:
-            by_bus[bus] = fixed
-    return by_bus
+    return _by_bus(disk for disk in machine.inventory().disks
+                   if disk.kind != 'cdrom')
 
 
 def drive_path(machine: machine.Machine, name: str) -> str:
@@ -100,17 +105,16 @@ def controller(machine: machine.Machine, storage_id: str, controller_id: str
     _disks(machine, storage_id)
     resource_paths.member('StorageController', controller_id,
                           {CONTROLLER: storage_id})
-    body: responses.Json = {
+    protocol = _PROTOCOLS.get(storage_id)
+    return {
         '@odata.id': path(machine, storage_id, 'Controllers', CONTROLLER),
         '@odata.type': '#StorageController.v1_8_0.StorageController',
         'Id': CONTROLLER,
         'Name': f'{storage_id} Controller',
         'SupportedRAIDTypes': ['None'],
         'Status': resource_paths.STATUS_OK,
+        **responses.present(SupportedDeviceProtocols=protocol and [protocol]),
     }
-    if storage_id in _PROTOCOLS:
-        body['SupportedDeviceProtocols'] = [_PROTOCOLS[storage_id]]
-    return body
 
 
 def chassis_drives(machine: machine.Machine) -> responses.Json:
@@ -125,7 +129,7 @@ def drive(machine: machine.Machine, drive_id: str) -> responses.Json:
     bus, disk = resource_paths.member('Drive', drive_id, {
         disk.name: (bus, disk) for bus, disks in drives(machine).items()
         for disk in disks})
-    body: responses.Json = {
+    return {
         '@odata.id': drive_path(machine, disk.name),
         '@odata.type': '#Drive.v1_18_0.Drive',
         'Id': disk.name,
@@ -140,12 +144,9 @@ def drive(machine: machine.Machine, drive_id: str) -> responses.Json:
             'Volumes': [responses.link(_volume_path(machine, bus, disk))
                         for disk in _with_capacity([disk])],
         },
+        **responses.present(CapacityBytes=disk.capacity_bytes,
+                            SerialNumber=disk.serial),
     }
-    if disk.capacity_bytes is not None:
-        body['CapacityBytes'] = disk.capacity_bytes
-    if disk.serial:
-        body['SerialNumber'] = disk.serial
-    return body
 
 
 def no_storage_drive(machine: machine.Machine, **_more: str
@@ -211,10 +212,55 @@ def volume(machine: machine.Machine, stg_id: str, vol_id: str
     }
 
 
+# SimpleStorage
+
+def simple_storages(machine: machine.Machine) -> responses.Json:
+    """GET …/SimpleStorage"""
+    return responses.collection(
+        'SimpleStorage', 'Simple Storage Collection',
+        resource_paths.system(machine, 'SimpleStorage'),
+        _by_bus(machine.inventory().disks))
+
+
+def simple_storage(machine: machine.Machine, simple_storage_id: str
+                   ) -> responses.Json:
+    """GET …/SimpleStorage/<simple_storage_id>
+
+    :param simple_storage_id: bus, such as ``sata``
+    """
+    disks = resource_paths.member(
+        'SimpleStorage', simple_storage_id,
+        _by_bus(machine.inventory().disks))
+    return {
+        '@odata.id': resource_paths.system(machine, 'SimpleStorage',
+                                           simple_storage_id),
+        '@odata.type': '#SimpleStorage.v1_3_1.SimpleStorage',
+        'Id': simple_storage_id,
+        'Name': f'{simple_storage_id} Controller',
+        'Status': resource_paths.STATUS_OK,
+        'Devices': [_simple_device(disk) for disk in disks],
+        'Links': {'Chassis': responses.link(resource_paths.chassis(machine))},
+    }
+
+
+def _simple_device(disk: inventory.Disk) -> responses.Json:
+    device: responses.Json = {
+        'Name': disk.name, 'Manufacturer': 'KubeVirt', 'Model': disk.kind,
+        'Status': resource_paths.STATUS_OK}
+    if not disk.source:
+        # A drive without a medium.
+        device['Status'] = {'State': 'Absent', 'Health': 'OK'}
+    elif disk.capacity_bytes is not None and disk.kind != 'cdrom':
+        device['CapacityBytes'] = disk.capacity_bytes
+    return device
+
+
 _ROOT = resource_paths.SYSTEMS + '/<identity>/Storage/<storage_id>/Controllers'
 _DRIVES = resource_paths.CHASSIS + '/<identity>/Drives'
 
 ROUTES = (
+    routing.replace('simple_storage_collection', simple_storages, cached=True),
+    routing.replace('simple_storage', simple_storage, cached=True),
     routing.replace('storage_collection', collection),
     routing.replace('storage', resource),
     routing.replace('drive_resource', no_storage_drive),

@@ -131,7 +131,7 @@ def task_result(machine: machine.Machine, device_id: str, medium: media.Medium
 def _body(machine: machine.Machine, device_id: str, medium: media.Medium
           ) -> responses.Json:
     state, health = _STATES[medium.state]
-    body: responses.Json = {
+    return {
         '@odata.id': f'{TASKS}/{medium.task}',
         '@odata.type': '#Task.v1_7_4.Task',
         'Id': medium.task,
@@ -148,10 +148,8 @@ def _body(machine: machine.Machine, device_id: str, medium: media.Medium
             for entry in media_status.extended_info(
                 machine, device_id, medium)],
         'TaskMonitor': f'{MONITORS}/{medium.task}',
+        **responses.present(StartTime=medium.since),
     }
-    if medium.since:
-        body['StartTime'] = medium.since
-    return body
 
 
 def cancel(task: str) -> None:

@@ -247,7 +247,7 @@ class TestSubscriptions(events_case.EventsTestCase):
 
     def test_invalid_subscriptions(self):
         for body, entry in (
-                ({}, 'NoOperation'),
+                ({}, 'PropertyMissing'),
                 ({'Protocol': 'Redfish'}, 'PropertyMissing'),
                 ({'Destination': 'ftp://host/'}, 'PropertyValueIncorrect'),
                 ({'Destination': 'http://169.254.169.254/'},
