@@ -29,7 +29,6 @@ from sushy_kubevirt.pod import http_server
 from sushy_kubevirt.pod import metrics
 from sushy_kubevirt.pod import options_file
 from sushy_kubevirt.pod import prometheus
-from sushy_kubevirt.pod import redfish_service
 from sushy_kubevirt.pod import secret_values
 from sushy_kubevirt.redfish.services import account_files
 from sushy_kubevirt.redfish.services import service_context
@@ -68,7 +67,7 @@ class Common:
     """
 
     shared: cluster.SharedCluster
-    app: redfish_service.Application
+    app: metrics.Application
     threads: service_threads.ServiceThreads
     readers: futures.Executor
     writers: futures.Executor
@@ -97,7 +96,7 @@ class SharedBmc:
         # These three are set by `prepare`.
         self._cluster: cluster.Cluster | None = None
         self._services: service_context.Services | None = None
-        self._app: redfish_service.Application
+        self._app: metrics.Application
         # Set by `start`, if the BMC has IPMI.
         self._ipmi: bmc.Bmc | None = None
         self._socket: socket.socket

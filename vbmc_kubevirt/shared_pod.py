@@ -423,7 +423,7 @@ def _is_reservation(text: str) -> bool:
         return False
 
 
-def _application() -> redfish_service.Application:
+def _application() -> metrics.Application:
     """Create sushy-emulator's application, the template of all BMCs."""
     plugin.enable()
     from sushy_tools.emulator import main as emulator

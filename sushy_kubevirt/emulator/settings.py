@@ -8,10 +8,8 @@ with its name and value.
 from __future__ import annotations
 
 from collections import abc
-import dataclasses
 import ipaddress
 import re
-import sys
 import typing
 from urllib import parse
 import uuid
@@ -22,11 +20,7 @@ from sushy_kubevirt.machine.media import tls
 from sushy_kubevirt.machine.media import url_policy
 from sushy_kubevirt.machine import options
 from sushy_kubevirt.redfish.services.events import event_options
-
-if typing.TYPE_CHECKING:
-    from sushy_kubevirt.machine import machine as machine_
-
-_Network: typing.TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
+from sushy_kubevirt.redfish.services import settings
 
 #: Takes the value in the config file and returns that of the field, or raises
 #: ValueError.
@@ -60,62 +54,6 @@ class InvalidSettings(Exception):
     """
 
 
-@dataclasses.dataclass(frozen=True)
-class Settings:
-    """The checked options.
-
-    :param kubeconfig: path of a kubeconfig; None: $KUBECONFIG, the service
-        account of the pod, ~/.kube/config
-    :param context: name of a context in it; None for its current one
-    :param namespaces: () for all; None for that of the kubeconfig's context
-        or the service account
-    :param label_selector: Kubernetes label selector
-    :param vm: 'namespace/name' of the only VM that is served, or None
-    :param allowed: UUIDs, 'namespace/name' and, with a single namespace,
-        names; None for all
-    :param power_off: whether systems may be switched off
-    :param accounts: paths of files and folders with accounts; empty for
-        access without authentication
-    :param account_management: whether clients may create accounts
-    :param session_timeout: seconds
-    :param host_names: see `served_hosts.serves`
-    :param state_secret: 'namespace/name' of the Secret that stores
-        subscriptions and the services' settings; None for the default name
-    :param service_ports: (protocol, port), as clients use them; empty for
-        what the request shows
-    :param web_page: whether the web page is served
-    :param web_modules: path of the folder with xterm.js and noVNC
-    """
-
-    kubeconfig: str | None = None
-    context: str | None = None
-    namespaces: tuple[str, ...] | None = None
-    label_selector: str = ''
-    vm: str | None = None
-    allowed: frozenset[str] | None = None
-    power_off: bool = True
-    accounts: tuple[str, ...] = ()
-    account_management: bool = True
-    session_timeout: int = 1800
-    trusted_proxies: tuple[_Network, ...] = ()
-    host_names: tuple[str, ...] = ()
-    state_secret: str | None = None
-    service_ports: tuple[tuple[str, int], ...] = ()
-    web_page: bool = True
-    web_modules: str = sys.prefix + '/share/sushy-kubevirt/web'
-    events: event_options.EventOptions = event_options.EventOptions()
-    machine: options.Options = options.Options()
-
-    def allows(self, machine: machine_.Machine) -> bool:
-        """Return whether clients may access a system and get its events."""
-        if (self.allowed is None or machine.uuid in self.allowed
-                or machine.qualified_name in self.allowed):
-            return True
-        # `read` allows names only with a single namespace. A UUID in the list
-        # is not a name, even if a VM is named like one.
-        return machine.name in self.allowed and not is_uuid(machine.name)
-
-
 def is_vm(value: object) -> bool:
     """Return whether a value is a VM's qualified name, 'namespace/name'."""
     if not isinstance(value, str):
@@ -123,15 +61,6 @@ def is_vm(value: object) -> bool:
     namespace, slash, name = value.partition('/')
     return bool(slash and _LABEL.fullmatch(namespace)
                 and _NAME.fullmatch(name))
-
-
-def is_uuid(text: str) -> bool:
-    """Return whether a text is a UUID, in any notation."""
-    try:
-        uuid.UUID(text)
-    except ValueError:
-        return False
-    return True
 
 
 # Checks
@@ -250,7 +179,7 @@ def _allowed(value: typing.Any) -> frozenset[str]:
     return frozenset(allowed)
 
 
-def _networks(value: typing.Any) -> tuple[_Network, ...]:
+def _networks(value: typing.Any) -> tuple[settings.Network, ...]:
     if not isinstance(_listed(value), (list, tuple)):
         raise ValueError('must be a list of addresses or networks')
     try:
@@ -389,7 +318,7 @@ def _names(table: _Table, names: dict[str, str] | None) -> dict[str, str]:
             if names is None or option in names}
 
 
-def read(config: abc.Mapping[str, typing.Any]) -> Settings:
+def read(config: abc.Mapping[str, typing.Any]) -> settings.Settings:
     """Check the options.
 
     :param config: all options in sushy-emulator's config file
@@ -424,7 +353,7 @@ def read(config: abc.Mapping[str, typing.Any]) -> Settings:
     problems += _conflicts(config, fields)
     if problems:
         raise InvalidSettings('\n'.join(problems))
-    return Settings(
+    return settings.Settings(
         **fields, power_off=not power_off_disabled,
         events=event_options.EventOptions(
             **events, names=_names(_EVENTS, names)),
@@ -450,7 +379,7 @@ def _conflicts(config: abc.Mapping[str, typing.Any],
                f'{PREFIX}NAMESPACES')
     # A VM of that name in another namespace would be accessible too.
     names = sorted(item for item in fields['allowed'] or ()
-                   if not is_uuid(item) and not is_vm(item))
+                   if not settings.is_uuid(item) and not is_vm(item))
     if names and len(namespaces) != 1:
         yield (f"{ALLOWED}: with more than one namespace, {', '.join(names)} "
                "must be given as 'namespace/name'")

@@ -29,6 +29,7 @@ from sushy_kubevirt.machine import cluster
 
 if typing.TYPE_CHECKING:
     from sushy_kubevirt.machine import machine as machine_
+    from sushy_kubevirt.redfish.services import settings as service_settings
 
 
 class KubeVirtDriver(base.AbstractSystemsDriver):
@@ -47,7 +48,7 @@ class KubeVirtDriver(base.AbstractSystemsDriver):
         return cls
 
     def __init__(self, machines: cluster.Cluster | None = None,
-                 given: settings.Settings | None = None,
+                 given: service_settings.Settings | None = None,
                  access: connection.Access | None = None) -> None:
         """Create the driver without calling the cluster's API.
 

@@ -14,6 +14,7 @@ import typing
 import flask
 
 from sushy_kubevirt.pod import prometheus
+from sushy_kubevirt.redfish.protocol import application
 
 if typing.TYPE_CHECKING:
     from wsgiref import types
@@ -28,45 +29,32 @@ _OTHER = 'other'
 _METHODS = ('GET', 'HEAD', 'POST', 'PATCH', 'PUT', 'DELETE', 'OPTIONS')
 
 
-class State(typing.Protocol):
+class State(application.State, typing.Protocol):
     """What the kubevirt driver adds to an application."""
 
-    @property
-    def responses(self) -> response_cache.ResponseCache:
-        """Its responses that may be sent again."""
-
-    @property
-    def services(self) -> service_context.Services:
-        """The services of its views."""
+    responses: response_cache.ResponseCache
 
     def close(self) -> None:
         """Stop watches and threads."""
 
 
-class Application(typing.Protocol):
-    """sushy-emulator's application with the kubevirt driver."""
+class Application(application.Application):
+    """sushy-emulator's application with the kubevirt driver; a type only."""
 
-    @property
-    def sushy_kubevirt(self) -> State:
-        """What the driver has added."""
+    sushy_kubevirt: State
 
 
-class Metrics:
-    """Metrics of one application.
+def of(app: Application, connections: abc.Callable[[], int]
+       ) -> tuple[prometheus.Metric, ...]:
+    """Return the metrics of one application.
 
     :param connections: function that returns the number of connections
     """
-
-    def __init__(self, app: Application,
-                 connections: abc.Callable[[], int]) -> None:
-        self._requests = requests(app)
-        # Responses that are sent again do not reach Flask.
-        app.sushy_kubevirt.responses.observers.append(
-            functools.partial(count_cached, self._requests))
-        #: The metrics.
-        self.all: tuple[prometheus.Metric, ...] = (
-            self._requests,
-            *gauges([app.sushy_kubevirt.services], connections))
+    counter = requests(app)
+    # Responses that are sent again do not reach Flask.
+    app.sushy_kubevirt.responses.observers.append(
+        functools.partial(count_cached, counter))
+    return counter, *gauges([app.sushy_kubevirt.services], connections)
 
 
 def requests(app: object = flask.request_finished.ANY) -> prometheus.Counter:

@@ -8,7 +8,6 @@ it, its signals and its port for probes are `vbmc_kubevirt.bmc_pod`'s.
 from __future__ import annotations
 
 import asyncio
-from collections import abc
 import functools
 import ipaddress
 import logging
@@ -22,55 +21,15 @@ from sushy_kubevirt.pod import metrics
 from sushy_kubevirt.pod import redfish_probe
 
 if typing.TYPE_CHECKING:
-    from wsgiref import types
-
-    from sushy_kubevirt.kube import objects
     from sushy_kubevirt.machine import cluster as clusters
     from sushy_kubevirt.pod import prometheus
     from sushy_kubevirt.redfish.services import service_context
+    from sushy_kubevirt.redfish.services import settings as settings_
 
 LOG = logging.getLogger(__name__)
 
 #: Maximum number of connections of a service for several VMs.
 MAX_CONNECTIONS = 512
-
-
-class Settings(typing.Protocol):
-    """Settings of the kubevirt driver."""
-
-    @property
-    def accounts(self) -> abc.Sequence[str]:
-        """Files and folders with accounts."""
-
-    @property
-    def vm(self) -> str | None:
-        """The only VM, as 'namespace/name'."""
-
-
-class Systems(typing.Protocol):
-    """The kubevirt driver, `system_driver.KubeVirtDriver`."""
-
-    cluster: clusters.Cluster
-    settings: Settings
-
-    @property
-    def only(self) -> str | None:
-        """The only VM; None if it serves several."""
-
-
-class Application(metrics.Application, typing.Protocol):
-    """sushy-emulator's application with the kubevirt driver."""
-
-    config: objects.Json
-
-    @property
-    def systems(self) -> Systems:
-        """The driver."""
-
-    def __call__(self, environ: types.WSGIEnvironment,
-                 start_response: types.StartResponse, /
-                 ) -> abc.Iterable[bytes]:
-        """Answer a request (WSGI)."""
 
 
 class RedfishService:
@@ -83,7 +42,7 @@ class RedfishService:
     :ivar url: base URL of the service
     """
 
-    def __init__(self, app: Application,
+    def __init__(self, app: metrics.Application,
                  http_port: int | None = None) -> None:
         self._app = app
         config = app.config
@@ -106,7 +65,7 @@ class RedfishService:
             self.address, server.port, server.tls,
             functools.partial(setattr, server, 'probe_port'))
             for server in self._servers]
-        self._metrics = metrics.Metrics(app, lambda: sum(
+        self._metrics = metrics.of(app, lambda: sum(
             server.connections for server in self._servers))
         self.url = self._url(self._servers[0])
         for server in self._servers[1:]:
@@ -117,7 +76,7 @@ class RedfishService:
         return f"{'https' if server.tls else 'http'}://{host}:{server.port}"
 
     @property
-    def settings(self) -> Settings:
+    def settings(self) -> settings_.Settings:
         """Settings of the application."""
         return self._app.systems.settings
 
@@ -163,7 +122,7 @@ class RedfishService:
 
     def metrics(self) -> tuple[prometheus.Metric, ...]:
         """Return the metrics of Redfish."""
-        return self._metrics.all
+        return self._metrics
 
 
 def listen_address(address: str) -> str:

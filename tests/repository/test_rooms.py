@@ -24,12 +24,13 @@ ALLOWED = {
     'sushy_kubevirt.redfish.protocol': {
         'sushy_kubevirt.kube.blocking', 'sushy_kubevirt.kube.errors',
         # Types of the machine, which it passes to the resources.
-        'sushy_kubevirt.machine.machine', 'sushy_kubevirt.machine.options',
+        'sushy_kubevirt.machine.cluster', 'sushy_kubevirt.machine.machine',
         'sushy_kubevirt.bmc.shares',
         'sushy_kubevirt.redfish.services.account_files',
         'sushy_kubevirt.redfish.services.authenticator',
         'sushy_kubevirt.redfish.services.server_threads',
         'sushy_kubevirt.redfish.services.service_context',
+        'sushy_kubevirt.redfish.services.settings',
         'sushy_kubevirt.redfish.services.system_id',
         'flask', 'werkzeug', 'sushy_tools.error', 'websockets'},
     'sushy_kubevirt.redfish.resources': {

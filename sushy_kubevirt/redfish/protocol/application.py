@@ -15,44 +15,22 @@ import flask
 if typing.TYPE_CHECKING:
     from werkzeug import local
 
+    from sushy_kubevirt.machine import cluster
     from sushy_kubevirt.machine import machine
-    from sushy_kubevirt.machine import options
     from sushy_kubevirt.redfish.services import service_context
+    from sushy_kubevirt.redfish.services import settings
 
-    # A member of the protocol has the name of the module.
+    # Members of the protocol have the names of the modules.
+    Cluster: typing.TypeAlias = cluster.Cluster
     Machine: typing.TypeAlias = machine.Machine
-
-
-class Settings(typing.Protocol):
-    """The options that change responses, of `emulator.settings.Settings`."""
-
-    @property
-    def power_off(self) -> bool:
-        ...
-
-    @property
-    def service_ports(self) -> tuple[tuple[str, int], ...]:
-        ...
-
-    @property
-    def web_page(self) -> bool:
-        ...
-
-    @property
-    def web_modules(self) -> str:
-        ...
-
-    @property
-    def machine(self) -> options.Options:
-        ...
+    Settings: typing.TypeAlias = settings.Settings
 
 
 class Driver(typing.Protocol):
     """Of `emulator.system_driver.KubeVirtDriver`, which documents it."""
 
-    @property
-    def settings(self) -> Settings:
-        ...
+    settings: Settings
+    cluster: Cluster
 
     @property
     def only(self) -> str | None:

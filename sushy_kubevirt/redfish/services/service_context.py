@@ -22,11 +22,8 @@ from sushy_kubevirt.redfish.services import service_threads
 from sushy_kubevirt.redfish.services import sessions
 
 if typing.TYPE_CHECKING:
-    import ipaddress
-
     from sushy_kubevirt.machine import cluster as cluster_
-    from sushy_kubevirt.machine import machine
-    from sushy_kubevirt.redfish.services.events import event_options
+    from sushy_kubevirt.redfish.services import settings as settings_
 
 #: Maximum number of open consoles, and of images that are uploaded, of one
 #: account of a service of one VM; each BMC of a process with many has its own.
@@ -36,46 +33,6 @@ MAX_CONSOLES, MAX_UPLOADS = 8, 4
 
 #: How many times as much a service of several VMs has.
 SEVERAL = 4
-
-
-class Settings(typing.Protocol):
-    """The options of the services, of `emulator.settings.Settings`."""
-
-    @property
-    def accounts(self) -> tuple[str, ...]:
-        ...
-
-    @property
-    def account_management(self) -> bool:
-        ...
-
-    @property
-    def session_timeout(self) -> int:
-        ...
-
-    @property
-    def state_secret(self) -> str | None:
-        ...
-
-    @property
-    def events(self) -> event_options.EventOptions:
-        ...
-
-    @property
-    def trusted_proxies(self) -> tuple[
-            ipaddress.IPv4Network | ipaddress.IPv6Network, ...]:
-        ...
-
-    @property
-    def host_names(self) -> tuple[str, ...]:
-        ...
-
-    @property
-    def service_ports(self) -> tuple[tuple[str, int], ...]:
-        ...
-
-    def allows(self, machine: machine.Machine) -> bool:
-        ...
 
 
 class Services:
@@ -88,7 +45,7 @@ class Services:
     :raises: `errors.ConfigError` if the accounts cannot be used
     """
 
-    def __init__(self, settings: Settings, cluster: cluster_.Cluster,
+    def __init__(self, settings: settings_.Settings, cluster: cluster_.Cluster,
                  threads: service_threads.ServiceThreads | None = None,
                  sources: abc.Iterable[account_files.AccountSource]
                  | None = None) -> None:

@@ -7,6 +7,7 @@ from oslotest import base
 
 from sushy_kubevirt.emulator import settings
 from sushy_kubevirt.machine import options
+from sushy_kubevirt.redfish.services import settings as service_settings
 from tests.fixtures import file_servers
 
 CONFIG = (pathlib.Path(__file__).parents[3] / 'etc' / 'sushy-emulator'
@@ -250,4 +251,5 @@ class TestConfigFile(base.BaseTestCase):
                 r'^# (SUSHY_EMULATOR_\w+) = (.*)$', CONFIG.read_text(),
                 re.MULTILINE):
             documented[name] = eval(value, {})
-        self.assertEqual(settings.Settings(), settings.read(documented))
+        self.assertEqual(service_settings.Settings(),
+                         settings.read(documented))

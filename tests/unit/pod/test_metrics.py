@@ -15,10 +15,10 @@ class MetricsTestCase(base.BaseTestCase):
         cluster = fakes.Cluster(fakes.Machine(fakes.A, 'vm-a'))
         self.app = fakes.application(self, cluster)
         self.client = self.app.test_client()
-        self.metrics = metrics.Metrics(self.app, lambda: 4)
+        self.metrics = metrics.of(self.app, lambda: 4)
 
     def text(self):
-        return prometheus.text(self.metrics.all).decode()
+        return prometheus.text(self.metrics).decode()
 
     def line(self, start):
         for line in self.text().splitlines():
