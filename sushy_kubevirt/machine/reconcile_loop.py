@@ -64,8 +64,8 @@ class ReconcileLoop(typing.Generic[MachineT]):
         :param key: key of the queue entry, which replaces an entry with the
             same key; None for the machine's uid
         """
-        self._worker.queue.put((self, key or machine.uid),
-                               lambda: self.turn(machine), seconds)
+        self._worker.put((self, key or machine.uid),
+                         lambda: self.turn(machine), seconds)
 
     def discard(self, uid: str) -> None:
         """Reset the back-off of a VM that was deleted.
@@ -77,7 +77,7 @@ class ReconcileLoop(typing.Generic[MachineT]):
     @property
     def pending(self) -> int:
         """Number of queued entries, of all loops with this worker."""
-        return self._worker.queue.pending
+        return self._worker.pending
 
     def turn(self, machine: MachineT) -> None:
         """Make one attempt; called by the worker."""

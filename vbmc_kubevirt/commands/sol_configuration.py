@@ -59,30 +59,23 @@ class SolConfiguration(set_in_progress.Parameters):
         completion.check_channel(data[0])
         if data[0] & _REVISION_ONLY:
             return bytes((_REVISION,))
-        return bytes((_REVISION,)) + self._value(data[1])
-
-    def _value(self, parameter: int) -> bytes:
         timing = self.timing
-        if parameter == set_in_progress.PARAMETER:
-            return self.progress()
-        if parameter == ENABLE:
-            return bytes((self.enabled,))
-        if parameter == AUTHENTICATION:
-            return bytes((_FORCED | self.privilege,))
-        if parameter == ACCUMULATE:
-            return bytes((round(timing.accumulate_seconds / _ACCUMULATE_UNIT),
-                          timing.send_threshold))
-        if parameter == RETRY:
-            return bytes((timing.retry_count,
-                          round(timing.retry_seconds / _RETRY_UNIT)))
-        if parameter in self._bit_rates:
-            return bytes((self._bit_rates[parameter],))
-        if parameter == PAYLOAD_CHANNEL:
-            return bytes((channel.CHANNEL,))
-        if parameter == PAYLOAD_PORT:
-            return self._bmc.client_port.to_bytes(2, 'little')
-        raise completion.RequestError(
-            constants.Completion.PARAMETER_NOT_SUPPORTED)
+        values = {
+            set_in_progress.PARAMETER: self.progress(),
+            ENABLE: bytes((self.enabled,)),
+            AUTHENTICATION: bytes((_FORCED | self.privilege,)),
+            ACCUMULATE: bytes((
+                round(timing.accumulate_seconds / _ACCUMULATE_UNIT),
+                timing.send_threshold)),
+            RETRY: bytes((timing.retry_count,
+                          round(timing.retry_seconds / _RETRY_UNIT))),
+            **{rate: bytes((value,))
+               for rate, value in self._bit_rates.items()},
+            PAYLOAD_CHANNEL: bytes((channel.CHANNEL,)),
+            PAYLOAD_PORT: self._bmc.client_port.to_bytes(2, 'little')}
+        completion.refuse_if(data[1] not in values,
+                             constants.Completion.PARAMETER_NOT_SUPPORTED)
+        return bytes((_REVISION,)) + values[data[1]]
 
     @group.command(0x21, 'Set SOL Configuration Parameters',
                    constants.Privilege.ADMINISTRATOR, 2)

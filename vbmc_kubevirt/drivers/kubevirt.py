@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import argparse
-from collections import abc
 import gc
 import multiprocessing
 import os
@@ -145,7 +144,7 @@ class Driver:
         if not entry.get('namespace'):
             raise self._error('The entry has no namespace')
         process = self._process_for(entry)
-        if process.serves(name):
+        if name in process.entries:
             return False
         process.start(entry)
         return True
@@ -159,12 +158,12 @@ class Driver:
             process = None
         if process is None:
             process = self._processes[key] = BmcProcessHandle(
-                _serve, *key, self._settings, self._error)
+                *key, self._settings)
         return process
 
     def _find(self, name: str) -> BmcProcessHandle | None:
         return next((process for process in self._processes.values()
-                     if process.serves(name)), None)
+                     if name in process.entries), None)
 
     def stop(self, name: str) -> bool:
         process = self._find(name)
@@ -210,16 +209,14 @@ def _serve(*arguments: typing.Any) -> None:
 class BmcProcessHandle:
     """Parent's side of a `bmc_process.BmcProcess`: starts and calls it.
 
-    :param main: function that the child runs
     :param kubeconfig: path
     :param context: context name
-    :param make_error: returns the exception to raise for a text
     """
 
-    def __init__(self, main: abc.Callable[..., None], kubeconfig: str | None,
-                 context: str | None, settings: config.Settings,
-                 make_error: abc.Callable[[str], Exception]) -> None:
-        self._make_error = make_error
+    def __init__(self, kubeconfig: str | None, context: str | None,
+                 settings: config.Settings) -> None:
+        from vbmc_kubevirt import upstream
+        self._error = upstream.VirtualBMCError
         self._timeout = FIRST_CALL_SECONDS
         self.entries: set[str] = set()
         fork = multiprocessing.get_context('fork')
@@ -232,7 +229,7 @@ class BmcProcessHandle:
         # that the daemon died, as the other children inherit its end too.
         daemon = os.pidfd_open(os.getpid())
         self._process = fork.Process(
-            name='vbmcd-kubevirt-host', target=main, daemon=True,
+            name='vbmcd-kubevirt-host', target=_serve, daemon=True,
             args=(child_pipe, daemon, kubeconfig, context,
                   settings.machine_options, settings.state_secret))
         self._process.start()
@@ -244,15 +241,11 @@ class BmcProcessHandle:
         """Return whether the process runs."""
         return self._process.is_alive()
 
-    def serves(self, name: str) -> bool:
-        """Return whether the process serves an entry."""
-        return name in self.entries
-
     def start(self, entry: entries.Entry) -> None:
         """Serve an entry; raises an error if its port cannot be opened."""
         problem = self.call('start', entry)
         if problem is not None:
-            raise self._make_error(problem)
+            raise self._error(problem)
         self.entries.add(entry['domain_name'])
 
     def stop(self, name: str) -> None:
@@ -269,7 +262,7 @@ class BmcProcessHandle:
 
         :param name: name of the method
         :returns: its return value
-        :raises: the error made by make_error
+        :raises: VirtualBMCError
         """
         try:
             self._pipe.send((name, *arguments))
@@ -279,10 +272,10 @@ class BmcProcessHandle:
             self._timeout = CALL_SECONDS
         except (EOFError, OSError):
             self.kill()
-            raise self._make_error('The process that serves KubeVirt VMs '
-                                   'does not respond and is restarted')
+            raise self._error('The process that serves KubeVirt VMs does not '
+                              'respond and is restarted')
         if not succeeded:
-            raise self._make_error(result)
+            raise self._error(result)
         return result
 
     def kill(self) -> None:

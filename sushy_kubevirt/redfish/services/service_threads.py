@@ -31,7 +31,7 @@ class ServiceThreads:
         :param function: called once if it waits already, at the earlier time
         :param seconds: time until then
         """
-        self._worker.queue.put(function, function, seconds)
+        self._worker.put(function, function, seconds)
 
     def close(self) -> None:
         """Stop the threads."""
