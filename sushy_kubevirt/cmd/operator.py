@@ -39,8 +39,9 @@ def main(arguments: abc.Sequence[str] | None = None) -> int:
     # Files that libraries write to /tmp must not be readable by other users.
     os.umask(0o077)
     try:
-        asyncio.run(process.run(options, connection.Connection.from_options(
-            options.kubeconfig, options.context)))
+        asyncio.run(process.Operator(
+            options, connection.Connection.from_options(
+                options.kubeconfig, options.context)).run())
     except (errors.MachineError, OSError) as e:
         LOG.error('%s', e)
         return 1

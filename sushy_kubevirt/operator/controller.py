@@ -47,9 +47,6 @@ LOG = logging.getLogger(__name__)
 #: Number of BMCs that are reconciled at the same time.
 WORKERS = 8
 
-#: Seconds between attempts to list Routes.
-ROUTE_SECONDS = 10
-
 #: Seconds that running reconciles have to finish when the process ends.
 _CLOSE_SECONDS = 5
 
@@ -71,7 +68,6 @@ class Controller:
 
     def __init__(self, options: command_line.Options, client: api.Api,
                  store: stores.Store, metrics: metrics.Metrics) -> None:
-        self._api = client
         self._metrics = metrics
         self._store = store
         self._system = options.system_namespace
@@ -179,6 +175,7 @@ class Controller:
                 for resource in _REQUIRED):
             return
         self.listed.set()
+        LOG.info('All resources are listed; this replica is ready')
         self._shards.start()
         self._shards.load()
         for key in self._store.bmcs():
@@ -280,41 +277,25 @@ class Controller:
         Where they do not exist, the API server is asked for them only after a
         BMC has asked for one.
         """
-        while True:
-            try:
-                problem = await self._route_problem(namespace)
-            except errors.Unavailable as e:
+        async def tell(problem: errors.MachineError | None) -> None:
+            if problem and not isinstance(problem, errors.AccessDenied):
                 LOG.warning('Routes cannot be listed yet, and BMCs with '
                             'spec.route wait; retrying every %d s: %s',
-                            ROUTE_SECONDS, e)
-                await asyncio.sleep(ROUTE_SECONDS)
-                continue
-            if problem is None:
-                break
-            self._set_route_problem(namespace, problem)
+                            stores.SERVED_SECONDS, problem)
+                return
+            self._set_route_problem(
+                namespace, routes.FORBIDDEN if problem else routes.MISSING)
             await self._wants_route.wait()
-            await asyncio.sleep(ROUTE_SECONDS)
-        await self._store.kind(bmc_resources.ROUTE).watch(namespace)
+
+        kind = self._store.kind(bmc_resources.ROUTE)
+        await kind.wait_until_served(tell, (namespace,))
+        await kind.watch(namespace)
 
     def _set_route_problem(self, namespace: str | None, problem: str | None
                            ) -> None:
         if self._store.route_problems[namespace] != problem:
             self._store.route_problems[namespace] = problem
             self._wake_all()
-
-    async def _route_problem(self, namespace: str | None) -> str | None:
-        """Find why there are no Routes.
-
-        :returns: `routes.MISSING`, `routes.FORBIDDEN`, or None
-        :raises: `errors.Unavailable`
-        """
-        try:
-            if not await self._api.serves_group(bmc_resources.ROUTE.group):
-                return routes.MISSING
-            await self._api.check_readable(bmc_resources.ROUTE, namespace)
-        except errors.AccessDenied:
-            return routes.FORBIDDEN
-        return None
 
     def _wake_all(self) -> None:
         self._wake(self._store.bmcs())

@@ -50,15 +50,6 @@ class _Ended(Exception):
     """A signal arrived."""
 
 
-async def run(options: command_line.Options,
-              connection: connection.Connection) -> None:
-    """Run the operator until SIGTERM or SIGINT.
-
-    :raises: `errors.MachineError`, OSError
-    """
-    await Operator(options, connection).run()
-
-
 class Operator:
     """One replica."""
 
@@ -77,7 +68,10 @@ class Operator:
             lambda: (self._lease_api.calls, self._api.calls))
 
     async def run(self) -> None:
-        """Run until a signal; see `run`."""
+        """Run the operator until SIGTERM or SIGINT.
+
+        :raises: `errors.MachineError`, OSError
+        """
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stopping.set)
@@ -132,7 +126,7 @@ class Operator:
             self._options, self._api, store, self.metrics)
         try:
             await bmcs.start()
-            await self._run_tasks(bmcs, self._tasks(bmcs, store, denied))
+            await self._run_tasks(self._tasks(bmcs, store, denied))
         finally:
             await bmcs.close()
 
@@ -165,14 +159,12 @@ class Operator:
         await host_controller.HostController(
             self._options, self._api, store).run()
 
-    async def _run_tasks(self, bmcs: controller.Controller,
-                         tasks: list[asyncio.Task[None]]) -> None:
+    async def _run_tasks(self, tasks: list[asyncio.Task[None]]) -> None:
         """Run until a signal, or until a task ends.
 
         :param tasks: without one of them the operator would miss changes
         :raises: what one of them raised
         """
-        announcing = asyncio.create_task(self._announce(bmcs))
         for task in tasks:
             task.add_done_callback(lambda task: self._stopping.set())
         try:
@@ -181,13 +173,9 @@ class Operator:
                 if task.done():
                     task.result()
         finally:
-            for task in (announcing, *tasks):
+            for task in tasks:
                 task.cancel()
-            await asyncio.gather(announcing, *tasks, return_exceptions=True)
-
-    async def _announce(self, bmcs: controller.Controller) -> None:
-        await bmcs.listed.wait()
-        LOG.info('All resources are listed; this replica is ready')
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _wait_for_definition(self) -> set[str]:
         """Wait until BMCs can be listed.
@@ -241,17 +229,11 @@ class Operator:
         """
         if not isinstance(self._options.pod_user, str):
             return self._options.pod_user
-        while True:
-            try:
-                openshift = await self._api.serves_group(_OPENSHIFT_SECURITY)
-                break
-            except (errors.Unavailable, errors.AccessDenied) as e:
-                LOG.warning(
-                    'The API groups, by which --pod-user auto is decided, '
-                    'cannot be read yet; retrying every %d s: %s. With '
-                    '--pod-user none (OpenShift) or %d they are not needed',
-                    DEFINITION_SECONDS, e, deployments.USER)
-                await asyncio.sleep(DEFINITION_SECONDS)
+        openshift = await _answer(
+            lambda: self._api.serves_group(_OPENSHIFT_SECURITY),
+            'The API groups, by which --pod-user auto is decided, cannot be '
+            'read yet; retrying every %d s: %s. With --pod-user none '
+            f'(OpenShift) or {deployments.USER} they are not needed')
         if openshift:
             LOG.info('This is OpenShift: the cluster assigns the user ids of '
                      'pods')
@@ -259,16 +241,11 @@ class Operator:
 
     async def _cluster_hosts(self) -> tuple[str, ...]:
         """Find the cluster's hosts, which BMCs may not reach; sorted."""
-        while True:
-            try:
-                hosts, gaps = await cluster_hosts.find(
-                    self._api, self._connection.access().server)
-                break
-            except errors.Unavailable as e:
-                LOG.warning('The networks of Services, which BMCs may not '
-                            'reach, cannot be read yet; retrying every %d s: '
-                            '%s', DEFINITION_SECONDS, e)
-                await asyncio.sleep(DEFINITION_SECONDS)
+        hosts, gaps = await _answer(
+            lambda: cluster_hosts.find(
+                self._api, self._connection.access().server),
+            'The networks of Services, which BMCs may not reach, cannot be '
+            'read yet; retrying every %d s: %s')
         for gap in gaps:
             if gap not in self._host_gaps:
                 LOG.warning('%s', gap)
@@ -323,6 +300,20 @@ class Operator:
             for task in doing, stopped:
                 task.cancel()
             await asyncio.gather(doing, stopped, return_exceptions=True)
+
+
+async def _answer(request: abc.Callable[[], abc.Awaitable[T]], message: str
+                  ) -> T:
+    """Send a request until it is answered.
+
+    :param message: of the log, for the pause and the error
+    """
+    while True:
+        try:
+            return await request()
+        except (errors.Unavailable, errors.AccessDenied) as e:
+            LOG.warning(message, DEFINITION_SECONDS, e)
+            await asyncio.sleep(DEFINITION_SECONDS)
 
 
 async def _end_when_readable(client: api.Api, namespace: str) -> None:

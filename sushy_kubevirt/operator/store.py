@@ -33,6 +33,9 @@ if typing.TYPE_CHECKING:
 
 LOG = logging.getLogger(__name__)
 
+#: Seconds between attempts to list a kind that a cluster may get later.
+SERVED_SECONDS = 10
+
 _OWNED = *bmc_resources.OWNED, bmc_resources.ROUTE
 
 
@@ -110,6 +113,40 @@ class Kind:
         async with asyncio.TaskGroup() as group:
             for namespace in self._namespaces:
                 group.create_task(self.watch(namespace))
+
+    async def is_served(self, namespaces: abc.Collection[str | None] = ()
+                        ) -> bool:
+        """Ask whether the API server has the kind, and may be asked for lists.
+
+        :param namespaces: () for all that are watched
+        :raises: `errors.AccessDenied`, and other `errors.MachineError` if the
+            server does not answer
+        """
+        if not await self._api.serves(self.resource):
+            return False
+        for namespace in namespaces or self._namespaces:
+            await self._api.check_readable(self.resource, namespace)
+        return True
+
+    async def wait_until_served(
+            self, tell: abc.Callable[[errors.MachineError | None],
+                                     abc.Awaitable[None]],
+            namespaces: abc.Collection[str | None] = ()) -> None:
+        """Wait for a kind that a cluster may get later than the operator.
+
+        :param tell: called before each pause with what `is_served` raised;
+            None if the server does not have the kind
+        :param namespaces: as in `is_served`
+        """
+        while True:
+            problem = None
+            try:
+                if await self.is_served(namespaces):
+                    return
+            except errors.MachineError as e:
+                problem = e
+            await tell(problem)
+            await asyncio.sleep(SERVED_SECONDS)
 
     async def watch(self, namespace: str | None) -> None:
         """Watch one of the namespaces, without end."""

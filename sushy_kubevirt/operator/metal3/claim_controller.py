@@ -34,7 +34,6 @@ from sushy_kubevirt.operator.metal3 import claims
 from sushy_kubevirt.operator.metal3 import fields
 from sushy_kubevirt.operator.metal3 import host_state
 from sushy_kubevirt.operator.metal3 import resources
-from sushy_kubevirt.operator.metal3 import served
 from sushy_kubevirt.operator.metal3 import templates
 from sushy_kubevirt.operator import naming
 from sushy_kubevirt.operator import workqueue
@@ -58,8 +57,6 @@ REFUSED_SECONDS = 1
 
 #: VMs of a claim that other claims may get before it gets no further one.
 _ATTEMPTS = 10
-
-_KINDS = resources.CLAIM, resources.POLICY, resources.HOST
 
 
 class _Refused(Exception):
@@ -120,6 +117,8 @@ class ClaimController:
         self._refused: dict[str, float] = {}
         #: The last Event of a claim, and the claim's uid.
         self._told: dict[objects.ObjectKey, tuple[str, events.Event]] = {}
+        #: Last message of `_tell_unserved`.
+        self._unserved = ''
         # One worker, so that limits are kept.
         self._queue = workqueue.Queue(self._reconcile, 1)
         # A tenant with many claims must not keep it busy with Events.
@@ -127,25 +126,12 @@ class ClaimController:
 
     async def run(self) -> None:
         """Watch and work, without end."""
-        logged = None
-        while True:
-            try:
-                if None not in self._namespaces and (
-                        self._namespace not in self._namespaces):
-                    problem = (f'--claim-templates {self._namespace} needs '
-                               f'--namespace {self._namespace}, too')
-                elif await served.check(self._api, _KINDS, self._namespaces):
-                    break
-                else:
-                    problem = (
-                        f'The cluster has no {resources.CLAIM}; install '
-                        'Metal3, or remove --claim-templates')
-            except errors.MachineError as e:
-                problem = f'--claim-templates waits: {e}'
-            if problem != logged:
-                logged = problem
-                LOG.warning('%s', problem)
-            await asyncio.sleep(served.SECONDS)
+        if {None, self._namespace}.isdisjoint(self._namespaces):
+            LOG.warning('--claim-templates %s needs --namespace %s, too',
+                        self._namespace, self._namespace)
+            await asyncio.Event().wait()
+        for kind in self._claims, self._policies, self._hosts:
+            await kind.wait_until_served(self._tell_unserved)
         try:
             async with asyncio.TaskGroup() as group:
                 for kind in self._claims, self._policies:
@@ -159,6 +145,15 @@ class ClaimController:
         finally:
             await self._queue.close(0)
             await self._events.close(0)
+
+    async def _tell_unserved(self, problem: errors.MachineError | None
+                             ) -> None:
+        message = f'--claim-templates waits: {problem}' if problem else (
+            f'The cluster has no {resources.CLAIM}; install Metal3, or remove '
+            '--claim-templates')
+        if message != self._unserved:
+            self._unserved = message
+            LOG.warning('%s', message)
 
     # Watches
 

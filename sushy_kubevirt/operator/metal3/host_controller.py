@@ -14,6 +14,7 @@ writes.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
 import typing
@@ -32,7 +33,6 @@ from sushy_kubevirt.operator.metal3 import claims
 from sushy_kubevirt.operator.metal3 import fields
 from sushy_kubevirt.operator.metal3 import host_state
 from sushy_kubevirt.operator.metal3 import resources
-from sushy_kubevirt.operator.metal3 import served
 from sushy_kubevirt.operator.metal3 import templates
 from sushy_kubevirt.operator import permissions
 from sushy_kubevirt.operator import spec
@@ -124,26 +124,21 @@ class HostController:
     async def _watch_hosts(self) -> None:
         """Watch hosts whenever their definition exists."""
         while True:
-            listing = await self._try_listing()
-            if listing.problem is not None:
-                if listing != self._listing:
-                    self._listing = listing
-                    LOG.warning('%s', listing.problem.condition.message)
-                    self._start()
-                await asyncio.sleep(served.SECONDS)
-                continue
+            await self._hosts.wait_until_served(self._tell_unserved)
             watching = asyncio.create_task(self._hosts.run())
             try:
                 await self._hosts.listed.wait()
                 LOG.info('BareMetalHosts are listed')
                 # Not before: a host that is not listed yet would count as
                 # gone.
-                self._listing = listing
+                self._listing = _Listing(True)
                 self._start()
-                while listing.served is not False:
+                is_served = True
+                while is_served:
                     await self._hosts.failed.wait()
                     self._hosts.failed.clear()
-                    listing = await self._try_listing()
+                    with contextlib.suppress(errors.MachineError):
+                        is_served = await self._hosts.is_served()
             finally:
                 watching.cancel()
             await asyncio.gather(watching, return_exceptions=True)
@@ -151,16 +146,18 @@ class HostController:
             self._macs = boot_macs.BootMacs()
             self._hosts.clear()
 
-    async def _try_listing(self) -> _Listing:
-        try:
-            if not await served.check(
-                    self._api, (resources.HOST,), self._store.namespaces):
-                return _Listing(False, host_state.MISSING)
-        except errors.AccessDenied:
-            return _Listing(None, host_state.FORBIDDEN)
-        except errors.MachineError as e:
-            return _Listing(None, host_state.unlisted(e))
-        return _Listing(True)
+    async def _tell_unserved(self, problem: errors.MachineError | None
+                             ) -> None:
+        if problem is None:
+            listing = _Listing(False, host_state.MISSING)
+        elif isinstance(problem, errors.AccessDenied):
+            listing = _Listing(None, host_state.FORBIDDEN)
+        else:
+            listing = _Listing(None, host_state.unlisted(problem))
+        if listing.problem and listing != self._listing:
+            self._listing = listing
+            LOG.warning('%s', listing.problem.condition.message)
+            self._start()
 
     def _start(self) -> None:
         """Work on all BMCs, if all that they depend on is known."""

@@ -182,8 +182,7 @@ class ProcessTestCase(base.BaseTestCase):
             tasks = [asyncio.create_task(one(made)) for one in beside]
             try:
                 async with asyncio.timeout(30):
-                    await made._run_tasks(
-                        mock.Mock(listed=asyncio.Event()), tasks)
+                    await made._run_tasks(tasks)
             finally:
                 self.assertTrue(all(task.done() for task in tasks))
 
@@ -248,7 +247,7 @@ class CommandTestCase(base.BaseTestCase):
 
     def main(self, error):
         logged = []
-        with (mock.patch.object(operator.process, 'run', mock.Mock(
+        with (mock.patch.object(operator.process.Operator, 'run', mock.Mock(
                 side_effect=error)),
               mock.patch.object(operator.logs, 'configure'),
               mock.patch.object(operator.os, 'umask'),

@@ -326,7 +326,7 @@ class WatchTestCase(base.BaseTestCase):
             finally:
                 await operator.close()
         with self.assertNoLogs('sushy_kubevirt', 'ERROR'):
-            with mock.patch.object(controller, 'ROUTE_SECONDS', 0.01):
+            with mock.patch.object(store, 'SERVED_SECONDS', 0.01):
                 asyncio.run(run())
 
     async def reason(self, kube, reason):
@@ -449,8 +449,8 @@ class WatchTestCase(base.BaseTestCase):
 
         kube = harness.cluster_with(bodies.body())
 
-        async def serves_group(group):
-            asked.append(group)
-            return group in kube.groups
-        kube.serves_group = serves_group
+        async def serves(resource):
+            asked.append(resource.group)
+            return resource.group in kube.groups
+        kube.serves = serves
         self.run_scenario(kube, scenario)
