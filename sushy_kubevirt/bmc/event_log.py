@@ -272,7 +272,8 @@ class Log:
             except errors.Conflict:
                 pass    # it exists already
 
-        retry.run(step, self._cluster.options, self._cluster.closing)
+        retry.run(step, self._cluster.options.write_deadline,
+                  self._cluster.closing)
         self._read.pop(body['involvedObject']['uid'], None)
         return body['metadata']['name']
 

@@ -225,8 +225,8 @@ class StateSecret:
         :raises: `errors.MachineError`, and exceptions of ``edit``
         """
         secret = retry.run(
-            lambda: self._update(section, edit), self._cluster.options,
-            self._cluster.closing,
+            lambda: self._update(section, edit),
+            self._cluster.options.write_deadline, self._cluster.closing,
             lambda seconds: self._shown(section, edit, seconds))
         if secret is not None:
             self._store(secret, time.monotonic(), in_order=False)

@@ -163,7 +163,8 @@ class Writer:
                 if change and not self._is_as_planned(change):
                     raise problems.ChangedMeanwhile(str(e)) from e
                 raise
-        return retry.run(once, api_server.OPTIONS, threading.Event())
+        return retry.run(once, api_server.OPTIONS.write_deadline,
+                         threading.Event())
 
     def _is_as_planned(self, change: plan.Change) -> bool:
         metadata: objects.ObjectMeta = self._client.get(

@@ -87,7 +87,7 @@ Page: typing.TypeAlias = tuple[abc.Sequence[objects.ObjectT], str]
 
 
 class Options(typing.Protocol):
-    """Options of a `Client`. Times are in seconds."""
+    """Options of a `Client` and its watches. Times are in seconds."""
 
     @property
     def connect_timeout(self) -> float:
@@ -100,6 +100,10 @@ class Options(typing.Protocol):
     @property
     def watch_seconds(self) -> float:
         """Duration of a watch."""
+
+    @property
+    def watch_backoff(self) -> float:
+        """Longest pause before a watch is opened again."""
 
     @property
     def page_size(self) -> int:

@@ -55,20 +55,15 @@ def version(status: abc.Mapping[str, typing.Any]) -> str | None:
             or status.get('targetKubeVirtVersion') or None)
 
 
-class Options(typing.Protocol):
-    """Options of `Gates`."""
-
-    @property
-    def gates_seconds(self) -> float:
-        """Longest age of what `Gates.enabled` relies on."""
-
-
 class Gates:
-    """The KubeVirt object's feature gates and version."""
+    """The KubeVirt object's feature gates and version.
 
-    def __init__(self, client: clients.Client, options: Options) -> None:
+    :param seconds: longest age of what `enabled` relies on
+    """
+
+    def __init__(self, client: clients.Client, seconds: float) -> None:
         self._client = client
-        self._options = options
+        self._seconds = seconds
         self._warned = False
         self._lock = threading.Lock()
         self._refreshing = False
@@ -103,12 +98,12 @@ class Gates:
     def enabled(self, name: str) -> bool:
         """Return whether a feature gate is enabled.
 
-        Calls the API if the last read is older than Options.gates_seconds.
+        Calls the API if the last read is too old.
 
         :param name: one of `GATES`
         :raises: `errors.Unavailable` if the API does not respond
         """
-        if _is_over(self._read_at, self._options.gates_seconds):
+        if _is_over(self._read_at, self._seconds):
             self._refresh()
         alpha, beta = GATES[name]
         current = number(self._version)
@@ -135,7 +130,7 @@ class Gates:
 
         Calls the API like `enabled`; KubeVirt's own default is ``bridge``.
         """
-        if _is_over(self._read_at, self._options.gates_seconds):
+        if _is_over(self._read_at, self._seconds):
             self._refresh()
         return self._pod_interface
 

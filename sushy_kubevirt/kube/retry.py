@@ -38,14 +38,6 @@ LONGEST_PAUSE = 2.0
 LATE_SECONDS = 0.5
 
 
-class Options(typing.Protocol):
-    """Options of `run`."""
-
-    @property
-    def write_deadline(self) -> float:
-        """Seconds for a write and its retries."""
-
-
 class _Thread(threading.local):
     limit = math.inf
 
@@ -91,17 +83,17 @@ def pause(tries: int, first: float, longest: float,
 class Attempts(typing.Generic[ResultT]):
     """The attempts of one write.
 
+    :param seconds: for the write and its retries
     :param closing: ends the waiting when set
     :param shown: function of a number of seconds, in which it waits for the
         effect of a request whose response was lost to show. Returns a tuple
         with what the write would return then; None if it has not shown
     """
 
-    def __init__(self, options: Options, closing: threading.Event,
+    def __init__(self, seconds: float, closing: threading.Event,
                  shown: abc.Callable[[float], tuple[ResultT] | None]
                  | None = None) -> None:
-        self._deadline = time.monotonic() + min(options.write_deadline,
-                                                limit())
+        self._deadline = time.monotonic() + min(seconds, limit())
         self._closing = closing
         self._shown = shown
         self._lost = False
@@ -129,18 +121,17 @@ class Attempts(typing.Generic[ResultT]):
         return None
 
 
-def run(step: abc.Callable[[], ResultT], options: Options,
+def run(step: abc.Callable[[], ResultT], seconds: float,
         closing: threading.Event,
         shown: abc.Callable[[float], tuple[ResultT] | None] | None = None
         ) -> ResultT:
     """Repeat a step until it succeeds or the deadline has passed.
 
-    :param closing: see `Attempts`
-    :param shown: see `Attempts`
+    :param seconds: see `Attempts`, as for what follows
     :returns: what the step returned
     :raises: the last `errors.Unavailable`; other errors at once
     """
-    attempts = Attempts(options, closing, shown)
+    attempts = Attempts(seconds, closing, shown)
     while True:
         try:
             return step()

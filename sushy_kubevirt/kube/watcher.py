@@ -37,14 +37,6 @@ _SunkT = typing.TypeVar('_SunkT', bound=abc.Mapping[str, typing.Any],
                         contravariant=True)
 
 
-class Options(clients.Options, typing.Protocol):
-    """Options of a `Watcher` and its client."""
-
-    @property
-    def watch_backoff(self) -> float:
-        """Longest pause in seconds before a watch is opened again."""
-
-
 class Sink(typing.Protocol[_SunkT]):
     """Receives the objects of a `Watcher`, in its thread."""
 
@@ -76,7 +68,7 @@ class Watcher(typing.Generic[objects.ObjectT]):
         an event for each object deleted meanwhile.
     """
 
-    def __init__(self, client: clients.Client, options: Options,
+    def __init__(self, client: clients.Client, options: clients.Options,
                  resource: api_resources.Resource[objects.ObjectT],
                  namespace: str, label_selector: str, field_selector: str,
                  sink: Sink[objects.ObjectT], metadata_only: bool = False,

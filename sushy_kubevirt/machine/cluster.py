@@ -73,7 +73,8 @@ class SharedCluster:
         self.options = options
         self.namespaces = namespaces
         self.client = client.Client(connection, options)
-        self.gates = feature_gates.Gates(self.client, options)
+        self.gates = feature_gates.Gates(self.client,
+                                         options.gates_seconds)
         self.cdi = cdi.Cdi(self.client)
         #: Threads of the reconcilers.
         self.boot_worker = delaying_queue.Worker('one-time-boot')

@@ -311,7 +311,7 @@ class Machine:
         :raises: see `retry.Attempts.wait`
         """
         attempts: retry.Attempts[protocols.ResultT] = retry.Attempts(
-            self.options, self.cluster.closing,
+            self.options.write_deadline, self.cluster.closing,
             lambda seconds: self._shown(step, seconds))
         while True:
             try:

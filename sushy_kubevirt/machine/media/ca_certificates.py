@@ -235,7 +235,8 @@ def _put(machine: protocols.Machine, device: model.Device, key: str,
             _check_owner(machine, device)
             raise
 
-    retry.run(step, machine.options, machine.cluster.closing)
+    retry.run(step, machine.options.write_deadline,
+              machine.cluster.closing)
 
 
 def _check_owner(machine: protocols.Machine, device: model.Device
@@ -278,4 +279,5 @@ def _remove(machine: protocols.Machine, device: model.Device,
             'uid': body['metadata']['uid'],
             'resourceVersion': body['metadata']['resourceVersion']}})
 
-    retry.run(step, machine.options, machine.cluster.closing)
+    retry.run(step, machine.options.write_deadline,
+              machine.cluster.closing)

@@ -96,7 +96,8 @@ def create(machine: protocols.Machine, device: model.Device,
             elif 'exists' not in str(e):
                 raise
 
-    retry.run(step, machine.options, machine.cluster.closing)
+    retry.run(step, machine.options.write_deadline,
+              machine.cluster.closing)
 
 
 def body(machine: protocols.Machine, device: model.Device,

@@ -366,7 +366,7 @@ class _Insertion:
                 self._busy_names.add(self._entry.volume)
 
     def _retry(self, step: abc.Callable[[], _ResultT]) -> _ResultT:
-        return retry.run(step, self._machine.options,
+        return retry.run(step, self._machine.options.write_deadline,
                          self._machine.cluster.closing)
 
     def _create(self, size: int) -> objects.DataVolume:

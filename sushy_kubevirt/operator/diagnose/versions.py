@@ -188,7 +188,8 @@ def _deployed(installed: objects.AnyObject) -> abc.Iterator[findings.Finding]:
 
 def _gates(reader: readers.Reader,
            version: str) -> abc.Iterator[findings.Finding]:
-    gates = feature_gates.Gates(reader.client, options.Options())
+    gates = feature_gates.Gates(reader.client,
+                                options.Options().gates_seconds)
     number = feature_gates.number(version)
     for name, consequence in _GATES.items():
         alpha, _ = feature_gates.GATES[name]

@@ -31,7 +31,7 @@ class GatesTestCase(base.BaseTestCase):
     def gates(self, **opts):
         opts = options.Options(**opts)
         return feature_gates.Gates(client.Client(
-            self.api.connection(), opts), opts)
+            self.api.connection(), opts), opts.gates_seconds)
 
     def test_gate_by_version_and_configuration(self):
         for version, named, disabled, on in (

@@ -7,7 +7,6 @@ from oslotest import base
 
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.kube import retry
-from sushy_kubevirt.machine import options
 
 LOST = errors.ConnectionLost('lost', maybe_done=True)
 BUSY = errors.ServerError('busy')
@@ -24,8 +23,7 @@ class LateAnswersTestCase(base.BaseTestCase):
         with mock.patch.object(retry, 'FIRST_PAUSE', 0.001):
             return retry.run(
                 mock.Mock(side_effect=outcomes),
-                options.Options(write_deadline=deadline), threading.Event(),
-                self.shown)
+                deadline, threading.Event(), self.shown)
 
     def test_effect_of_a_lost_answer_is_the_result(self):
         self.assertEqual('done', self.run_step([LOST], [('done',)]))
@@ -51,7 +49,7 @@ class LimitTestCase(base.BaseTestCase):
         step = mock.Mock(side_effect=BUSY)
         with retry.within(0.0):
             self.assertRaises(
-                errors.ServerError, retry.run, step, options.Options(),
+                errors.ServerError, retry.run, step, 20.0,
                 threading.Event())
             self.assertEqual(0.0, retry.limit())
         step.assert_called_once_with()
