@@ -100,7 +100,7 @@ class CertificateAuthority:
                 self._known.pair if self._known else _new(),
                 self._known.bundle if self._known else '')
         authority = _read(secret)
-        if not pki.usable(authority.pair):
+        if pki.fault(authority.pair):
             raise errors.Rejected(
                 f'Secret {self._namespace}/{naming.AUTHORITY} has no '
                 'certificate, or no key that belongs to it. Correct it, or '

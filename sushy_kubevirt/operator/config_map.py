@@ -141,26 +141,23 @@ def _options(bmc: spec.Bmc) -> abc.Iterator[tuple[str, typing.Any]]:
            for option, field in _FIELDS.items()},
         **{option: f'{name} of {naming.OPERATOR}'
            for option, name in _OPERATOR_OPTIONS.items()}}
-    if not bmc.account_management:
-        yield _OURS + 'ACCOUNT_MANAGEMENT', False
-    if not bmc.redfish.web_page:
-        yield WEB_PAGE, False
-    if bmc.run_strategy:
-        yield _OURS + 'RUN_STRATEGY', bmc.run_strategy
-    if bmc.media.storage_class:
-        yield _OURS + 'MEDIA_STORAGE_CLASS', bmc.media.storage_class
-    if bmc.media.access_mode:
-        yield _OURS + 'MEDIA_ACCESS_MODE', bmc.media.access_mode
-    if bmc.media.mode:
-        yield _OURS + 'MEDIA_MODE', bmc.media.mode
-    if bmc.media.default_size:
-        yield _OURS + 'MEDIA_DEFAULT_SIZE', bmc.media.default_size
-    if not bmc.media.verify:
-        yield _OURS + 'MEDIA_VERIFY', False
-    if bmc.media.allow_loopback:
-        yield _OURS + 'MEDIA_ALLOW_LOOPBACK', True
-    if bmc.media.allowed_hosts:
-        yield _OURS + 'MEDIA_ALLOWED_HOSTS', list(bmc.media.allowed_hosts)
+    media = bmc.media
+    for name, switched_on in (
+            ('ACCOUNT_MANAGEMENT', bmc.account_management),
+            ('WEB_PAGE', bmc.redfish.web_page),
+            ('MEDIA_VERIFY', media.verify)):
+        if not switched_on:
+            yield _OURS + name, False
+    for name, value in (
+            ('RUN_STRATEGY', bmc.run_strategy),
+            ('MEDIA_STORAGE_CLASS', media.storage_class),
+            ('MEDIA_ACCESS_MODE', media.access_mode),
+            ('MEDIA_MODE', media.mode),
+            ('MEDIA_DEFAULT_SIZE', media.default_size),
+            ('MEDIA_ALLOW_LOOPBACK', media.allow_loopback),
+            ('MEDIA_ALLOWED_HOSTS', list(media.allowed_hosts))):
+        if value:
+            yield _OURS + name, value
 
 
 def _ports(bmc: spec.Bmc) -> dict[str, int]:

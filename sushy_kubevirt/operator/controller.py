@@ -81,7 +81,7 @@ class Controller:
             client, store, self._wake)
         self._shards = shards.Shards(
             options, client, store, self._rollout, self._wake,
-            metrics.set_shards)
+            metrics)
         self._reconciler = reconcile.Reconciler(
             options, client, store, self._authority, self._rollout,
             self._foreign_objects, self._shards)
@@ -306,7 +306,7 @@ class Controller:
             return
         for key in keys:
             self._queue.add(key)
-        self._metrics.set_queue_length(len(self._queue))
+        self._metrics.queue_length = len(self._queue)
 
     def _wake_stopped(
             self, keys: abc.Iterable[objects.ObjectKey | placement.ShardKey]
@@ -323,7 +323,7 @@ class Controller:
 
     async def _reconcile(self, key: objects.ObjectKey) -> float | None:
         began, failed = time.monotonic(), True
-        self._metrics.set_queue_length(len(self._queue))
+        self._metrics.queue_length = len(self._queue)
         try:
             with logs.about(*key):
                 later = await self._reconciler.reconcile(key)
@@ -347,4 +347,4 @@ class Controller:
             self._reasons[key] = conditions.ready_reason(
                 body.get('status') or {}) or _NEW
             self._counts[self._reasons[key]] += 1
-        self._metrics.set_bmcs(+self._counts)
+        self._metrics.bmcs = +self._counts

@@ -32,17 +32,18 @@ _QUANTITIES = ('requests', 'limits', 'sizeLimit')
 #: Parts of an object that only the operator may write, as in managedFields.
 _OWNED_PARTS = ('f:spec', 'f:data', 'f:rules', 'f:subjects')
 
-#: What ``kubectl rollout restart`` writes into a Deployment.
-_RESTART = ('f:spec', 'f:template', 'f:metadata', 'f:annotations')
-
-#: Field of a Service that others may set: load balancer controllers do, such
-#: as kube-vip's cloud provider.
-_ADDRESS = 'f:loadBalancerIP'
-
-#: Fields of a Route's ``spec.tls`` that others may set: the certificate that
-#: the ingress controller presents. cert-manager's openshift-routes does.
-_PRESENTED = {'f:caCertificate', 'f:certificate', 'f:externalCertificate',
-              'f:key'}
+#: Fields in these parts that others may set, as in managedFields; None for
+#: all below.
+_OF_OTHERS: objects.Json = {'f:spec': {
+    # Of a Deployment: ``kubectl rollout restart``.
+    'f:template': {'f:metadata': {'f:annotations': None}},
+    # Of a Service: load balancer controllers, such as kube-vip's.
+    'f:loadBalancerIP': None,
+    # Of a Route, the certificate that the ingress controller presents:
+    # cert-manager's openshift-routes.
+    'f:tls': dict.fromkeys((
+        '.', 'f:caCertificate', 'f:certificate', 'f:externalCertificate',
+        'f:key'))}}
 
 
 def digest(wanted: typing.Any) -> str:
@@ -99,9 +100,8 @@ def foreign_fields(live: objects.AnyObject) -> list[objects.Json]:
         fields = entry.get('fieldsV1') or {}
         parts: objects.Json = {
             part: {'.': {}} for part in _OWNED_PARTS
-            if part in fields and not _is_address(fields, part)
-            and not _is_presented(fields, part)
-            and not _is_restart(fields, part)
+            if part in fields
+            and not _is_within(fields[part], _OF_OTHERS.get(part, {}))
             and _has_any(fields[part], live.get(part[2:]))}
         if parts:
             foreign.append({'manager': entry.get('manager', ''),
@@ -139,28 +139,13 @@ def _has(name: str, inner: objects.Json, value: typing.Any) -> bool:
     return value is not None
 
 
-def _is_address(fields: objects.Json, part: str) -> bool:
-    """Tell whether a part has only the address of a load balancer."""
-    return set(fields[part]) - {'.'} == {_ADDRESS}
-
-
-def _is_presented(fields: objects.Json, part: str) -> bool:
-    """Tell whether a part has only the certificate of a Route."""
-    if set(fields[part]) - {'.'} != {'f:tls'}:
-        return False
-    return bool(fields[part]['f:tls']) and (
-        set(fields[part]['f:tls']) - {'.'} <= _PRESENTED)
-
-
-def _is_restart(fields: objects.Json, part: str) -> bool:
-    """Tell whether a part has only the annotation of a rollout restart."""
-    if part != _RESTART[0]:
-        return False
-    for name, inner in zip(_RESTART, _RESTART[1:]):
-        fields = fields[name]
-        if set(fields) - {'.'} != {inner}:
-            return False
-    return True
+def _is_within(fields: objects.Json, tree: objects.Json | None) -> bool:
+    """Tell whether fields are some of a tree of them."""
+    if tree is None:
+        return True
+    names = fields.keys() - ({'.'} - tree.keys())
+    return bool(names) and names <= tree.keys() and all(
+        _is_within(fields[name], tree[name]) for name in names)
 
 
 def must_recreate(wanted: objects.AnyObject, live: objects.AnyObject) -> bool:

@@ -22,7 +22,10 @@ Calls: typing.TypeAlias = abc.Mapping[tuple[str, int], int]
 class Metrics:
     """The metrics of one process.
 
-    A replica that does not hold the Lease has no samples of BMCs.
+    Another thread reads them, so values are replaced, never modified:
+    ``is_leader``; and, None until this replica holds the Lease,
+    ``queue_length``, ``bmcs`` by the reason of ``Ready`` and ``shards``, the
+    number of BMCs in each.
 
     :param calls: returns the requests to the API server
     """
@@ -30,10 +33,10 @@ class Metrics:
     def __init__(self,
                  calls: abc.Callable[[], abc.Iterable[Calls]] = tuple) -> None:
         self._calls = calls
-        self._is_leader = False
-        self._queue: int | None = None
-        self._bmcs: dict[str, int] | None = None
-        self._shards: dict[placement.ShardKey, int] | None = None
+        self.is_leader = False
+        self.queue_length: int | None = None
+        self.bmcs: dict[str, int] | None = None
+        self.shards: dict[placement.ShardKey, int] | None = None
         name = 'sushy_kubevirt_operator_'
         self._reconciles = prometheus.Counter(
             name + 'reconciles_total',
@@ -51,7 +54,7 @@ class Metrics:
                 '(0: no answer).', self._api_calls, 'counter'),
             prometheus.Gauge(
                 name + 'queue_length',
-                'BMCs that wait to be reconciled.', lambda: self._queue),
+                'BMCs that wait to be reconciled.', lambda: self.queue_length),
             prometheus.Gauge(
                 name + 'bmcs',
                 "BMCs by the reason of their condition Ready "
@@ -63,7 +66,7 @@ class Metrics:
             prometheus.Gauge(
                 name + 'leader',
                 '1 if this replica holds the Lease, else 0.',
-                lambda: int(self._is_leader)),
+                lambda: int(self.is_leader)),
             *prometheus.process()]
 
     def count_reconcile(self, seconds: float, failed: bool = False) -> None:
@@ -74,22 +77,6 @@ class Metrics:
         """
         self._reconciles.add('failed' if failed else 'done')
         self._seconds.add(number=seconds)
-
-    def set_queue_length(self, length: int) -> None:
-        """Set how many BMCs wait to be reconciled."""
-        self._queue = length
-
-    def set_bmcs(self, counts: abc.Mapping[str, int]) -> None:
-        """Set how many BMCs there are, by the reason of ``Ready``."""
-        self._bmcs = dict(counts)
-
-    def set_shards(self, counts: abc.Mapping[placement.ShardKey, int]) -> None:
-        """Set how many BMCs the shared pods have."""
-        self._shards = dict(counts)
-
-    def set_leader(self, is_leader: bool) -> None:
-        """Set whether this process holds the Lease."""
-        self._is_leader = is_leader
 
     def text(self) -> bytes:
         """Return all metrics in Prometheus' text format."""
@@ -103,14 +90,14 @@ class Metrics:
                 for (method, code), count in sorted(total.items())]
 
     def _by_shard(self) -> list[prometheus.Sample] | None:
-        if self._shards is None:
+        if self.shards is None:
             return None
         return [({'namespace': namespace, 'shard': str(number)}, count)
                 for (namespace, number), count in sorted(
-                    self._shards.items())]
+                    self.shards.items())]
 
     def _by_reason(self) -> list[prometheus.Sample] | None:
-        if self._bmcs is None:
+        if self.bmcs is None:
             return None
         return [({'reason': reason}, count)
-                for reason, count in sorted(self._bmcs.items())]
+                for reason, count in sorted(self.bmcs.items())]

@@ -139,12 +139,11 @@ def due(certificate: str, names: abc.Collection[str],
     :param now: aware; default: the present
     """
     issuer = authority.certificate if authority else None
-    if sum(map(len, (certificate, *names))) > _MAX_CACHED_LENGTH:
-        return (not is_issued_for.__wrapped__(certificate, tuple(names),
-                                              issuer)
-                or (now or _now()) >= renewal(certificate))
-    return (not is_issued_for(certificate, tuple(names), issuer)
-            or (now or _now()) >= _renewal(certificate))
+    is_long = sum(map(len, (certificate, *names))) > _MAX_CACHED_LENGTH
+    check = is_issued_for.__wrapped__ if is_long else is_issued_for
+    renew = renewal if is_long else _renewal
+    return (not check(certificate, tuple(names), issuer)
+            or (now or _now()) >= renew(certificate))
 
 
 # Cached, as each reconcile checks it and it seldom changes.
@@ -168,14 +167,6 @@ def is_issued_for(certificate: str, names: tuple[str, ...],
         # As in `fault`.
         return False
     return alternatives == {_alternative(name) for name in names}
-
-
-def usable(pair: Pair) -> bool:
-    """Tell whether a server can use a certificate, apart from its validity.
-
-    :param pair: may be invalid
-    """
-    return not fault(pair)
 
 
 def fault(pair: Pair) -> str:

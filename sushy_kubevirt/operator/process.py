@@ -93,12 +93,12 @@ class Operator:
                     options.identity, options.lease_seconds,
                     writers=(self._api,))
                 await self._unless_stopped(self._elector.acquire())
-            self.metrics.set_leader(True)
+            self.metrics.is_leader = True
             await self._work()
         except _Ended:
             pass
         finally:
-            self.metrics.set_leader(False)
+            self.metrics.is_leader = False
             if self._elector is not None:
                 await self._elector.release()
             if server is not None:

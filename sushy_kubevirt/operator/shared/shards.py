@@ -41,6 +41,7 @@ if typing.TYPE_CHECKING:
     from sushy_kubevirt.kube import api_resources
     from sushy_kubevirt.operator import api
     from sushy_kubevirt.operator import command_line
+    from sushy_kubevirt.operator import metrics
     from sushy_kubevirt.operator import store
 
 LOG = logging.getLogger(__name__)
@@ -74,15 +75,13 @@ class Shards:
     """All shards.
 
     :param wake: queues BMCs
-    :param count: gets the numbers of the BMCs of all shards when one changes
     """
 
     def __init__(
             self, options: command_line.Options, api: api.Api,
             store: store.Store, upgrade_slots: rollout.Rollout,
             wake: abc.Callable[[abc.Iterable[objects.ObjectKey]], None],
-            count: abc.Callable[[dict[placement.ShardKey, int]], None]
-            = lambda counts: None) -> None:
+            counts: metrics.Metrics) -> None:
         self._default = options.default_placement
         self._bmcs_per_pod = options.bmcs_per_pod
         self._defaults = options.pod_defaults()
@@ -90,7 +89,7 @@ class Shards:
         self._store = store
         self._upgrade_slots = upgrade_slots
         self._wake = wake
-        self._count = count
+        self._metrics = counts
         self._cluster = shard_objects.ShardObjects(api, store)
         # By namespace and number.
         self._shards: dict[str, dict[int, shard_state.Shard]] = (
@@ -439,9 +438,10 @@ class Shards:
                     getattr(e, 'retry_after', None)) from None
             finally:
                 shard.written = time.monotonic()
-                self._count({shard.key: len(shard.members)
-                             for shards in self._shards.values()
-                             for shard in shards.values()})
+                self._metrics.shards = {
+                    shard.key: len(shard.members)
+                    for shards in self._shards.values()
+                    for shard in shards.values()}
             self._report(shard, '', None)
 
     def _report(self, shard: shard_state.Shard, taken: str,

@@ -7,6 +7,7 @@ import copy
 from sushy_kubevirt.operator import bmc_resources
 from sushy_kubevirt.operator import certificate_authority
 from sushy_kubevirt.operator import command_line
+from sushy_kubevirt.operator import metrics
 from sushy_kubevirt.operator import naming
 from sushy_kubevirt.operator import reconcile
 from sushy_kubevirt.operator import rollout
@@ -45,7 +46,8 @@ class Operator:
             options, kube, self.store,
             certificate_authority.CertificateAuthority(kube, 'system'),
             self.rollout, NoForeignObjects(), shards.Shards(
-                options, kube, self.store, self.rollout, self.woken.extend))
+                options, kube, self.store, self.rollout, self.woken.extend,
+                metrics.Metrics()))
         self.sync()
 
     def sync(self):

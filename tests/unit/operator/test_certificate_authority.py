@@ -42,7 +42,7 @@ class CertificateAuthorityTestCase(base.BaseTestCase):
         self.assertEqual(one, self.get(self.process()))
         self.assertEqual([('create', 'Secret', naming.AUTHORITY)],
                          self.kube.writes)
-        self.assertTrue(pki.usable(one.pair))
+        self.assertEqual('', pki.fault(one.pair))
         self.assertEqual(one.pair.certificate, one.bundle)
 
     def test_concurrent_processes_agree(self):

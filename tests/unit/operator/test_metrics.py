@@ -34,12 +34,11 @@ class MetricsTestCase(base.BaseTestCase):
         leader = metrics.Metrics(lambda: (
             {('GET', 200): 1}, {('GET', 200): 1, ('PATCH', 0): 1}))
         self.metrics = leader
-        leader.set_leader(True)
+        leader.is_leader = True
         leader.count_reconcile(0.5)
         leader.count_reconcile(0.25, failed=True)
-        leader.set_queue_length(3)
-        leader.set_bmcs({'ServiceReady': 7, 'EmulatorStarting': 1})
-        leader.set_bmcs({'ServiceReady': 8})
+        leader.queue_length = 3
+        leader.bmcs = {'ServiceReady': 8}
         self.assertEqual({
             'reconciles_total{result="done"}': 1,
             'reconciles_total{result="failed"}': 1,

@@ -57,8 +57,8 @@ class PkiTestCase(base.BaseTestCase):
         self.assertIsNotNone(client.version())
 
     def test_usable_key_types_and_formats(self):
-        self.assertTrue(pki.usable(self.server))
-        self.assertFalse(pki.usable(pki.Pair(
+        self.assertEqual('', pki.fault(self.server))
+        self.assertTrue(pki.fault(pki.Pair(
             self.server.certificate, self.authority.key)))
         formats = serialization.PrivateFormat
         for key, kinds in (
@@ -77,9 +77,9 @@ class PkiTestCase(base.BaseTestCase):
                     PEM, kind, serialization.NoEncryption()).decode()
                 for one in (text, text.replace('\n', '\r\n'),
                             '# A comment\n' + certificate + text):
-                    self.assertTrue(pki.usable(
+                    self.assertEqual('', pki.fault(
                         pki.Pair(certificate, one)), (key, kind))
-            self.assertFalse(pki.usable(pki.Pair(
+            self.assertTrue(pki.fault(pki.Pair(
                 certificate, key.private_bytes(
                     PEM, formats.PKCS8, serialization.BestAvailableEncryption(
                         b'x')).decode())))
@@ -96,7 +96,7 @@ class PkiTestCase(base.BaseTestCase):
                         PEM, serialization.PrivateFormat.PKCS8,
                         serialization.NoEncryption()).decode()
             begin = time.thread_time()
-            self.assertFalse(pki.usable(pki.Pair(
+            self.assertTrue(pki.fault(pki.Pair(
                 self.server.certificate, text)))
             self.assertLess(time.thread_time() - begin, 1)
 
@@ -111,7 +111,7 @@ class PkiTestCase(base.BaseTestCase):
         text = '-----BEGIN PRIVATE KEY-----\n%s-----END PRIVATE KEY-----\n' % (
             base64.encodebytes(b'\x30\x82' + struct.pack('>H', len(whole))
                                + whole).decode())
-        self.assertFalse(pki.usable(pki.Pair(
+        self.assertTrue(pki.fault(pki.Pair(
             self.server.certificate, text)))
 
     def test_certificate_with_invalid_version(self):
@@ -122,7 +122,7 @@ class PkiTestCase(base.BaseTestCase):
             base64.encodebytes(der.replace(
                 bytes.fromhex('a003020102'), bytes.fromhex('a003020105'), 1)
             ).decode())
-        self.assertFalse(pki.usable(pki.Pair(
+        self.assertTrue(pki.fault(pki.Pair(
             odd, self.server.key)))
         self.assertTrue(pki.due(odd, NAMES, self.authority, NOW))
 
