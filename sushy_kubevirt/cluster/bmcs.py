@@ -17,6 +17,7 @@ from sushy_kubevirt.cluster.ironic import nodes
 from sushy_kubevirt.cluster.objects import kinds
 from sushy_kubevirt.cluster.objects import stamp
 from sushy_kubevirt.cluster import problems
+from sushy_kubevirt.cluster import readiness
 from sushy_kubevirt.kube import api_resources
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.operator import credentials
@@ -112,7 +113,7 @@ def _bmc(live: objects.VirtualMachineBMC, find: abc.Callable[
     node, status = live['metadata']['name'], live.get('status') or {}
     endpoints = status.get('endpoints') or {}
     if not endpoints.get('redfish') and not endpoints.get('ipmi'):
-        raise problems.BmcUnavailable(node, _reason(status))
+        raise problems.BmcUnavailable(node, _reason(live))
     if not status.get('authSecret'):
         raise problems.BmcUnavailable(node, 'has no Secret with credentials')
     secret = find(api_resources.SECRET, status['authSecret'], node)
@@ -142,9 +143,9 @@ def _bmc(live: objects.VirtualMachineBMC, find: abc.Callable[
         authority=authority['configMap'] if authority else '')
 
 
-def _reason(status: objects.VirtualMachineBMCStatus) -> str:
-    for condition in status.get('conditions') or ():
-        if condition['type'] == 'Ready' and condition['status'] != 'True':
-            return ': '.join(filter(None, (
-                condition.get('reason'), condition.get('message'))))
+def _reason(live: objects.VirtualMachineBMC) -> str:
+    condition = readiness.conditions(live).get('Ready')
+    if condition and condition['status'] != 'True':
+        return ': '.join(filter(None, (
+            condition.get('reason'), condition.get('message'))))
     return 'the operator has not given it an address yet'

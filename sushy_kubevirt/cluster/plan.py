@@ -10,7 +10,6 @@ networks and claims that the file refers to.
 from __future__ import annotations
 
 import collections
-from collections import abc
 import dataclasses
 import enum
 import functools
@@ -203,10 +202,6 @@ def make(client: client.Client, cluster: model.Cluster,
                     if wanted.resource == kinds.NETWORK})
 
 
-_Compare: typing.TypeAlias = abc.Callable[
-    [stamp.Wanted, 'objects.Json'], Change | None]
-
-
 class _Comparison:
 
     def __init__(self, client: client.Client, cluster: model.Cluster,
@@ -266,16 +261,13 @@ class _Comparison:
 
     def network_changes(self) -> list[Change]:
         """Compare the definitions of networks."""
-        wanted = self._wanted[kinds.NETWORK]
-        live = self._live_networks()
-        return self._compare(kinds.NETWORK, wanted, live, self._network)
+        return self._compare(kinds.NETWORK, self._live_networks())
 
     def node_changes(self) -> list[Change]:
         """Compare the objects of nodes."""
         changes: dict[str, list[Change]] = collections.defaultdict(list)
         for resource in kinds.OF_NODES:
-            for change in self._compare(resource, self._wanted[resource],
-                                        self._live[resource], self._of_node):
+            for change in self._compare(resource, self._live[resource]):
                 changes[change.node or ''].append(change)
         taken = {conflict.node for conflict in self.conflicts}
         order = [node.name for node in self._cluster.nodes]
@@ -302,14 +294,13 @@ class _Comparison:
                 not in self._live[api_resources.SECRET]}
 
     def _compare(self, resource: kinds.AnyResource,
-                 declared: dict[str, stamp.Wanted], live: _Objects,
-                 compare: _Compare) -> list[Change]:
-        changes = [compare(wanted, live[name]) if name in live
+                 live: _Objects) -> list[Change]:
+        declared = self._wanted[resource]
+        changes = [self._change(wanted, live[name]) if name in live
                    else self._create(wanted)
                    for name, wanted in declared.items()]
-        for name, obj in live.items():
-            if name not in declared:
-                changes.append(self._delete(resource, name, obj))
+        changes += [self._delete(resource, name, obj)
+                    for name, obj in live.items() if name not in declared]
         return [change for change in changes if change is not None]
 
     def _create(self, wanted: stamp.Wanted) -> Change | None:
@@ -353,10 +344,12 @@ class _Comparison:
             f'{resource.kind} {self._namespace}/{name} {whose}. Choose other '
             'names or another namespace, or delete it.'))
 
-    def _of_node(self, wanted: stamp.Wanted,
-                 live: objects.Json) -> Change | None:
+    def _change(self, wanted: stamp.Wanted,
+                live: objects.Json) -> Change | None:
         resource = wanted.resource
         leaving = stamp.is_leaving(live)
+        if networks.is_shared(live) and not leaving:
+            return self._change_shared(wanted, live)
         if stamp.hash_of(live) == wanted.hash and not leaving:
             return None
         reasons = (('is being deleted',) if leaving
@@ -366,10 +359,8 @@ class _Comparison:
                       resource, wanted.name, wanted.node, wanted, live,
                       reasons)
 
-    def _network(self, wanted: stamp.Wanted,
-                 live: objects.Json) -> Change | None:
-        if stamp.is_leaving(live) or not networks.is_shared(live):
-            return self._of_node(wanted, live)
+    def _change_shared(self, wanted: stamp.Wanted,
+                       live: objects.Json) -> Change | None:
         others = networks.users(live) - {self._cluster.name}
         if stamp.hash_of(live) == wanted.hash:
             if self._cluster.name in networks.users(live):

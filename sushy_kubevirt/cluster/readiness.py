@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import abc
 import dataclasses
 import enum
+import itertools
 import typing
 
 from sushy_kubevirt.cluster.objects import volumes
@@ -77,18 +78,14 @@ def of_node(vm: objects.VirtualMachine | None,
 
     :param data_volumes: by name
     """
-    done: list[Step] = []
-    problems = []
-    checks = ((Step.VM, _vm_problem(vm)),
-              (Step.VOLUMES, '' if vm is None
-               else _volumes_problem(vm, data_volumes)),
-              (Step.BMC, _bmc_problem(bmc)))
-    for step, problem in checks:
-        if problem is None and len(done) == list(Step).index(step):
-            done.append(step)
-        elif problem:
-            problems.append(problem)
-    return State(tuple(done), problems[0] if problems else '')
+    problems = {Step.VM: _vm_problem(vm),
+                Step.VOLUMES: '' if vm is None
+                else _volumes_problem(vm, data_volumes),
+                Step.BMC: _bmc_problem(bmc)}
+    return State(
+        tuple(itertools.takewhile(
+            lambda step: problems[step] is None, problems)),
+        next(filter(None, problems.values()), ''))
 
 
 def lasts(problem: str) -> bool:
@@ -102,7 +99,7 @@ def pod_problem(pod: objects.Json) -> str:
 
     :returns: '' if it has one, or the scheduler has not seen it
     """
-    condition = _conditions(pod).get('PodScheduled')
+    condition = conditions(pod).get('PodScheduled')
     if condition is None or condition['status'] != 'False':
         return ''
     return _text('Pod', pod['metadata']['name'], condition)
@@ -113,14 +110,14 @@ def vm_problem(vm: objects.VirtualMachine) -> str:
 
     :returns: '' if it does not
     """
-    conditions = _conditions(vm)
+    by_type = conditions(vm)
     checks = [('Failure', 'True'), ('PodScheduled', 'False'),
               ('Synchronized', 'False')]
-    if conditions.get('Synchronized', {}).get('reason') == 'FailedPvcNotFound':
+    if by_type.get('Synchronized', {}).get('reason') == 'FailedPvcNotFound':
         # KubeVirt also calls a VM unschedulable whose PVC is missing.
         checks.reverse()
     for name, bad in checks:
-        condition = conditions.get(name)
+        condition = by_type.get(name)
         if condition and condition['status'] == bad:
             return _text('VirtualMachine', vm['metadata']['name'], condition)
     status = vm.get('status') or {}
@@ -167,9 +164,9 @@ def _phase(data_volume: objects.DataVolume | None) -> str | None:
 
 
 def _volume_problem(data_volume: objects.DataVolume) -> str:
-    conditions = _conditions(data_volume)
+    by_type = conditions(data_volume)
     for name in 'Running', 'Bound':
-        condition = conditions.get(name)
+        condition = by_type.get(name)
         if (condition and condition['status'] == 'False'
                 and (condition.get('reason') or '') not in _PROGRESS):
             return _text('DataVolume', data_volume['metadata']['name'],
@@ -182,7 +179,7 @@ def _volume_problem(data_volume: objects.DataVolume) -> str:
 def _bmc_problem(bmc: objects.VirtualMachineBMC | None) -> str | None:
     if bmc is None:
         return ''
-    condition = _conditions(bmc).get('Ready')
+    condition = conditions(bmc).get('Ready')
     if condition is None or (condition.get('observedGeneration')
                              != bmc['metadata'].get('generation')):
         return ''
@@ -191,8 +188,9 @@ def _bmc_problem(bmc: objects.VirtualMachineBMC | None) -> str | None:
     return _text('VirtualMachineBMC', bmc['metadata']['name'], condition)
 
 
-def _conditions(
+def conditions(
         obj: abc.Mapping[str, typing.Any]) -> dict[str, objects.Condition]:
+    """Return an object's conditions by type."""
     return {condition['type']: condition for condition in
             (obj.get('status') or {}).get('conditions') or ()}
 

@@ -105,12 +105,14 @@ def _vm(vm: objects.VirtualMachine | None) -> str | None:
 
 def _bmc(bmc: objects.VirtualMachineBMC | None
          ) -> tuple[str | None, str | None]:
-    for condition in _status(bmc).get('conditions') or ():
-        if condition['type'] == 'Ready':
-            if condition['status'] == 'True':
-                return 'Ready', None
-            return condition['reason'], condition.get('message')
-    return None if bmc is None else 'Unknown', None
+    if bmc is None:
+        return None, None
+    ready = readiness.conditions(bmc).get('Ready')
+    if ready is None:
+        return 'Unknown', None
+    if ready['status'] == 'True':
+        return 'Ready', None
+    return ready['reason'], ready.get('message')
 
 
 def _ironic(node: objects.Json) -> str | None:

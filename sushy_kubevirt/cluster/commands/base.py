@@ -13,7 +13,6 @@ import typing
 
 from cliff import command
 from cliff import lister
-from cliff import show
 
 from sushy_kubevirt.cluster import api_server
 from sushy_kubevirt.cluster.commands import status
@@ -196,10 +195,6 @@ class Lister(Command, lister.Lister):
             self.app.stdout.write(self.nothing + '\n')
             return 0
         return super().produce_output(parsed_args, column_names, data)
-
-
-class ShowOne(Command, show.ShowOne):
-    """A command with one row, which can be JSON or YAML."""
 
 
 def read(options: argparse.Namespace) -> model.Cluster:

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import argparse
 
+from cliff import show
+
 from sushy_kubevirt.cluster import bmcs
 from sushy_kubevirt.cluster.commands import base
 from sushy_kubevirt.cluster import power
@@ -12,7 +14,7 @@ from sushy_kubevirt.cluster import power
 STATUS = 'status'
 
 
-class Power(base.ShowOne):
+class Power(base.Command, show.ShowOne):
     """Read or change the power state of a node, through its BMC by Redfish.
 
     Either way the state is printed; after a change, it may still be that of

@@ -1,17 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Exit statuses, which scripts rely on."""
 
-#: Everything is as declared, or was done.
-DONE = 0
-
-#: Some nodes failed, or a service did not answer.
-FAILED = 1
-
-#: The command line or the cluster file is wrong; nothing was changed.
-INVALID = 2
-
-#: Nodes have instances, or the user has not agreed; nothing was changed.
-REFUSED = 3
+DONE, FAILED, INVALID, REFUSED = range(4)
 
 HELP = f"""exit status:
   {DONE}    everything is as declared, or was done

@@ -27,3 +27,8 @@ def merge(target: abc.Mapping[str, typing.Any],
         else:
             merged[key] = copy.deepcopy(value)
     return merged
+
+
+def given(fields: objects.Json) -> objects.Json:
+    """Leave out the fields that are None."""
+    return {key: value for key, value in fields.items() if value is not None}

@@ -39,14 +39,11 @@ def virtual_machine(cluster: model.Cluster, node: model.Node,
                          'networks': networks.networks(node),
                          'volumes': volumes.volumes(node),
                          **_placement(kind.placement, cluster)}}
-    spec: objects.Json = {'runStrategy': 'Halted', 'template': template}
-    templates = volumes.templates(node, labels, namespace)
-    if templates:
-        spec['dataVolumeTemplates'] = templates
-    if kind.instancetype:
-        spec['instancetype'] = kind.instancetype
-    if kind.preference:
-        spec['preference'] = kind.preference
+    spec = merge.given({
+        'runStrategy': 'Halted', 'template': template,
+        'dataVolumeTemplates': volumes.templates(
+            node, labels, namespace) or None,
+        'instancetype': kind.instancetype, 'preference': kind.preference})
     body = merge.merge({'spec': spec}, kind.vm)
     # The constraints of `_placement` select VMs by these labels.
     body = merge.merge(body, {'spec': {'template': {'metadata': {
@@ -81,71 +78,54 @@ def without_drive(body: objects.Json) -> objects.Json | None:
 def _domain(node: model.Node) -> objects.Json:
     kind = node.type
     has = architecture.named(kind.architecture)
-    devices: objects.Json = {
-        'disks': [*volumes.disks(node),
-                  {'name': DRIVE, 'cdrom': {'bus': has.cdrom_bus}}],
-        'interfaces': networks.interfaces(node)}
-    if not node.interfaces:
-        # KubeVirt would add one in the pod network.
-        devices['autoattachPodInterface'] = False
-    if kind.console_log is not None:
-        devices['logSerialConsole'] = kind.console_log
-    if kind.tpm:
-        devices['tpm'] = (
-            {'persistent': True} if kind.tpm == 'persistent' else {})
-    domain: objects.Json = {'devices': devices}
-    if len(has.firmware) > 1 or kind.boot_mode != 'bios':
-        domain['firmware'] = {'bootloader': (
-            {'bios': {'useSerial': True}} if kind.boot_mode == 'bios'
-            else {'efi': {'secureBoot': kind.secure_boot}})}
-    if kind.secure_boot:
+    uefi, tpm = kind.boot_mode != 'bios', kind.tpm
+    firmware = {'bootloader': (
+        {'efi': {'secureBoot': kind.secure_boot}} if uefi
+        else {'bios': {'useSerial': True}})}
+    return merge.given({
+        'devices': merge.given({
+            'disks': [*volumes.disks(node),
+                      {'name': DRIVE, 'cdrom': {'bus': has.cdrom_bus}}],
+            'interfaces': networks.interfaces(node),
+            # KubeVirt would add one in the pod network.
+            'autoattachPodInterface': None if node.interfaces else False,
+            'logSerialConsole': kind.console_log,
+            'tpm': tpm and ({'persistent': True} if tpm == 'persistent'
+                            else {})}),
+        'firmware': firmware if uefi or len(has.firmware) > 1 else None,
         # Secure boot needs System Management Mode.
-        domain['features'] = {'smm': {'enabled': True}}
-    cpu, memory = _cpu(kind), _memory(kind)
-    if cpu:
-        domain['cpu'] = cpu
-    if memory:
-        domain['memory'] = memory
-    return domain
+        'features': {'smm': {'enabled': True}} if kind.secure_boot else None,
+        'cpu': _cpu(kind) or None, 'memory': _memory(kind) or None})
 
 
 def _cpu(kind: model.NodeType) -> objects.Json:
-    cpu: objects.Json = {}
-    if kind.vcpus is not None:
-        cpu['cores'] = kind.vcpus
-    if kind.placement.dedicated_cpus:
-        cpu['dedicatedCpuPlacement'] = True
-    if kind.placement.numa:
-        cpu['numa'] = {'guestMappingPassthrough': {}}
-    return cpu
+    return merge.given({
+        'cores': kind.vcpus,
+        'dedicatedCpuPlacement': kind.placement.dedicated_cpus or None,
+        'numa': {'guestMappingPassthrough': {}} if kind.placement.numa
+        else None})
 
 
 def _memory(kind: model.NodeType) -> objects.Json:
-    memory: objects.Json = {}
-    if kind.memory_mb is not None:
-        memory['guest'] = f'{kind.memory_mb}Mi'
-    if kind.placement.huge_pages:
-        memory['hugepages'] = {'pageSize': kind.placement.huge_pages}
-    return memory
+    pages = kind.placement.huge_pages
+    return merge.given({
+        'guest': f'{kind.memory_mb}Mi' if kind.memory_mb else None,
+        'hugepages': {'pageSize': pages} if pages else None})
 
 
 def _placement(placement: model.Placement,
                cluster: model.Cluster) -> objects.Json:
-    spec: objects.Json = {}
-    if placement.node_selector:
-        spec['nodeSelector'] = placement.node_selector
-    if placement.tolerations:
-        spec['tolerations'] = list(placement.tolerations)
-    if placement.affinity:
-        spec['affinity'] = placement.affinity
-    if placement.spread:
-        spec['topologySpreadConstraints'] = [{
-            'maxSkew': 1, 'topologyKey': placement.spread,
-            'whenUnsatisfiable': ('DoNotSchedule' if placement.spread_required
-                                  else 'ScheduleAnyway'),
-            'labelSelector': {'matchLabels': {
-                stored_names.CLUSTER: cluster.name}}}]
-    return spec
+    spread = [{
+        'maxSkew': 1, 'topologyKey': placement.spread,
+        'whenUnsatisfiable': ('DoNotSchedule' if placement.spread_required
+                              else 'ScheduleAnyway'),
+        'labelSelector': {'matchLabels': {
+            stored_names.CLUSTER: cluster.name}}}]
+    return merge.given({
+        'nodeSelector': placement.node_selector or None,
+        'tolerations': list(placement.tolerations) or None,
+        'affinity': placement.affinity or None,
+        'topologySpreadConstraints': spread if placement.spread else None})
 
 
 def _declared(node: model.Node) -> objects.Json:

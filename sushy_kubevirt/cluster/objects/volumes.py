@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections import abc
 import typing
 
+from sushy_kubevirt.cluster.objects import merge
+
 if typing.TYPE_CHECKING:
     from sushy_kubevirt.cluster import model
     from sushy_kubevirt.kube import objects
@@ -84,13 +86,9 @@ def _source(volume: model.Volume, namespace: str) -> objects.Json:
 
 
 def _storage(volume: model.Volume) -> objects.Json:
-    storage: objects.Json = {}
-    if volume.capacity:
-        storage['resources'] = {'requests': {'storage': volume.capacity}}
-    if volume.storage_class:
-        storage['storageClassName'] = volume.storage_class
-    if volume.access_mode:
-        storage['accessModes'] = [volume.access_mode]
-    if volume.volume_mode:
-        storage['volumeMode'] = volume.volume_mode
-    return storage
+    return merge.given({
+        'resources': {'requests': {'storage': volume.capacity}}
+        if volume.capacity else None,
+        'storageClassName': volume.storage_class,
+        'accessModes': [volume.access_mode] if volume.access_mode else None,
+        'volumeMode': volume.volume_mode})
