@@ -11,6 +11,7 @@ from kubevirt_sandbox.testing import machines
 from kubevirt_sandbox.testing import process
 from sushy_kubevirt.cluster import config
 from sushy_kubevirt.cluster import document
+from sushy_kubevirt.cluster import fields
 from sushy_kubevirt.cluster.inventory import ironic as inventory
 from sushy_kubevirt.cluster.ironic import client
 from sushy_kubevirt.cluster.ironic import nodes
@@ -122,7 +123,7 @@ class RichTestCase(base.SandboxTestCase):
         node = self.ironic.baremetal.get_node('rich-0')
         for key, value in wanted.node.ironic.interfaces.items():
             self.assertEqual(value, node[key], key)
-        self.assertEqual(set(nodes.INTERFACES),
+        self.assertEqual(set(fields.INTERFACES),
                          set(wanted.node.ironic.interfaces))
         self.assertEqual(
             ('redfish', 'gold', 'rack1', 'shard-1', 'project-1', 'project-2',
