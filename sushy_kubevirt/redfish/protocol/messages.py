@@ -62,6 +62,11 @@ _MESSAGES = {
         'Warning',
         'The value for the parameter %1 in the action %2 is invalid.',
         'Choose another value; ' + _RESUBMIT),
+    'ActionParameterValueFormatError': (
+        'Warning',
+        "The value '%1' for the parameter %2 in the action %3 is not a format "
+        'that the parameter can accept.',
+        'Change the format of the value; ' + _RESUBMIT),
     'ActionParameterValueNotInList': (
         'Warning',
         "The value '%1' for the parameter %2 in the action %3 is not in the "

@@ -4,8 +4,8 @@
 A whole body is validated before anything is changed, so a refused request has
 changed nothing. A route declares what it accepts as a *shape*: a dict of
 property name to type (`bool`, `str`, `list` ...), to a tuple of allowed
-strings (and None), to `Range`, `Text`, `ReadOnly`, or to another shape
-(`Shape`).
+strings (and None), to `Range`, `Text`, `ListOf`, `ReadOnly`, or to another
+shape (`Shape`).
 """
 
 from __future__ import annotations
@@ -71,18 +71,36 @@ class Range:
 
 @dataclasses.dataclass(frozen=True)
 class Text:
-    """A string that no response or log repeats.
+    """A string.
 
     :param longest: number of characters
+    :param pattern: of the string
+    :param form: describes the pattern, for the error message
+    :param secret: whether no response repeats it
     """
 
     longest: int
+    pattern: str = '(?s:.*)'
+    form: str = ''
+    secret: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class ListOf:
+    """A list.
+
+    :param kind: of its entries
+    :param most: number of them
+    """
+
+    kind: Kind
+    most: int = 1000
 
 
 #: What a shape has for a property.
 Kind: typing.TypeAlias = (
     'type[typing.Any] | types.UnionType | tuple[str | None, ...] | ReadOnly '
-    '| Range | Text | Shape')
+    '| Range | Text | ListOf | Shape')
 
 #: Of a resource, or an object in it.
 Shape: typing.TypeAlias = abc.Mapping[str, Kind]
@@ -255,8 +273,9 @@ def validated(given: responses.Json, shape: Shape,
     :raises: `error_responses.RedfishError`, 400, with one message per error
     """
     problems: list[messages.Message] = []
-    values = _check_object(given, shape, action, '#', problems)
-    problems += [_problem('Missing', '', [], name, action, '#')
+    values: responses.Json = _checked(
+        '', given, shape, action, '#', problems)
+    problems += [_problem('Missing', '', [], name, action, f'#/{name}')
                  for name in required if name not in given]
     if problems:
         raise error_responses.RedfishError(400, *problems)
@@ -271,31 +290,29 @@ def _writable_names(shape: Shape, prefix: str = '') -> abc.Iterator[str]:
             yield prefix + name
 
 
-def _check_object(given: responses.Json, shape: Shape, action: str,
-                  where: str, problems: list[messages.Message]
-                  ) -> responses.Json:
-    """Validate one object of a body.
+def _checked(name: str, value: typing.Any, kind: Kind | None, action: str,
+             pointer: str, problems: list[messages.Message]) -> typing.Any:
+    """Validate a value, and what is in it.
 
-    :param where: JSON pointer of the object
-    :param problems: messages for invalid properties are appended
-    :returns: the valid properties
+    :param name: of the property or parameter
+    :param pointer: JSON pointer of the value
+    :param problems: messages are appended
+    :returns: the value, without annotations
     """
-    values: responses.Json = {}
-    for name, value in given.items():
-        kind = shape.get(name)
-        if kind is None and is_annotation(name):
-            continue
-        fault = _fault(value, kind)
-        if fault is not None:
-            shown = '…' if 'Password' in name or isinstance(kind, Text) else (
-                value)
-            problems.append(_problem(*fault, [shown], name, action, where))
-        elif isinstance(kind, abc.Mapping):
-            values[name] = _check_object(value, kind, action,
-                                         f'{where}/{name}', problems)
-        else:
-            values[name] = value
-    return values
+    fault = _fault(value, kind)
+    if fault is not None:
+        secret = 'Password' in name or isinstance(kind, Text) and kind.secret
+        problems.append(_problem(*fault, ['…' if secret else value], name,
+                                 action, pointer))
+    elif isinstance(kind, abc.Mapping):
+        return {inner: _checked(inner, item, kind.get(inner), action,
+                                f'{pointer}/{inner}', problems)
+                for inner, item in value.items()
+                if inner in kind or not is_annotation(inner)}
+    elif isinstance(kind, ListOf):
+        return [_checked(name, item, kind.kind, action, f'{pointer}/{number}',
+                         problems) for number, item in enumerate(value)]
+    return value
 
 
 def _fault(value: typing.Any, kind: Kind | None) -> tuple[str, str] | None:
@@ -310,10 +327,9 @@ def _fault(value: typing.Any, kind: Kind | None) -> tuple[str, str] | None:
         return 'NotWritable', kind.why
     if isinstance(kind, tuple) and value is None and None in kind:
         return None
-    expected: typing.Any = (
-        int if isinstance(kind, Range) else str if isinstance(
-            kind, (Text, tuple)) else dict if isinstance(kind, abc.Mapping)
-        else kind)
+    expected: typing.Any = {
+        Range: int, Text: str, tuple: str, ListOf: list, dict: dict,
+    }.get(type(kind), kind)
     if not isinstance(value, expected) or (
             isinstance(kind, Range) and isinstance(value, bool)):
         return 'ValueTypeError', ''
@@ -323,13 +339,17 @@ def _fault(value: typing.Any, kind: Kind | None) -> tuple[str, str] | None:
     if isinstance(kind, Text) and len(value) > kind.longest:
         return 'ValueFormatError', (
             f'At most {kind.longest} characters are allowed.')
+    if isinstance(kind, Text) and not re.fullmatch(kind.pattern, value):
+        return 'ValueFormatError', kind.form
+    if isinstance(kind, ListOf) and len(value) > kind.most:
+        return 'ValueFormatError', f'At most {kind.most} entries are allowed.'
     if isinstance(kind, tuple) and value not in kind:
         return 'ValueNotInList', _allowed(filter(None, kind))
     return None
 
 
 def _problem(fault: str, detail: str, value: list[typing.Any], name: str,
-             action: str, where: str) -> messages.Message:
+             action: str, pointer: str) -> messages.Message:
     """Make the message for a property, or a parameter of an action.
 
     :param value: its value; most messages have it
@@ -338,7 +358,7 @@ def _problem(fault: str, detail: str, value: list[typing.Any], name: str,
         value = []
     if not action:
         return messages.message(f'Property{fault}', *value, name,
-                                detail=detail, related=[f'{where}/{name}'])
+                                detail=detail, related=[pointer])
     return messages.message(
         f'ActionParameter{fault}', *((*value, name, action) if value
                                      else (action, name)), detail=detail)

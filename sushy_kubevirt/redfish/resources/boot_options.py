@@ -88,7 +88,7 @@ def patch_shape(machine: machine.Machine, full: bool) -> payload.Shape:
         else _NO_HTTP_BOOT,
     }
     if full:
-        taken['BootOrder'] = list
+        taken['BootOrder'] = payload.ListOf(str)
         taken['BootOptions'] = payload.ReadOnly()
     return taken
 
@@ -108,11 +108,6 @@ def validate(machine: machine.Machine, chosen: responses.Json) -> None:
             400, 'PropertyMissing', 'BootSourceOverrideTarget',
             detail=f'{enabled} needs a boot target.',
             related=['#/Boot/BootSourceOverrideTarget'])
-    for place, reference in enumerate(chosen.get('BootOrder', ())):
-        if not isinstance(reference, str):
-            raise error_responses.base_error(
-                400, 'PropertyValueTypeError', reference, 'BootOrder',
-                related=[f'#/Boot/BootOrder/{place}'])
 
 
 def settings(chosen: responses.Json) -> responses.Json:

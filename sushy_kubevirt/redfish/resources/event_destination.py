@@ -47,11 +47,20 @@ _LISTS = {
     'OriginResources': 'origins',
     'Severities': 'severities',
 }
-_VALUES = {
+_MESSAGE_ID = payload.Text(
+    _MAX_LENGTH, f"({'|'.join(event_registry.PREFIXES)})[.](?s:.*)",
+    'The form is Registry.Key, with a registry of '
+    f"{', '.join(event_registry.PREFIXES)}.")
+_VALUES: payload.Shape = {
     'EventTypes': event_record.TYPES,
     'RegistryPrefixes': event_registry.PREFIXES,
+    'MessageIds': _MESSAGE_ID,
     'ExcludeRegistryPrefixes': event_registry.PREFIXES,
+    'ExcludeMessageIds': _MESSAGE_ID,
     'ResourceTypes': RESOURCE_TYPES,
+    'OriginResources': {'@odata.id': payload.Text(
+        _MAX_LENGTH, '/redfish/v1/(?s:.*)',
+        'Only links to resources of this service are allowed.')},
     'Severities': SEVERITIES,
 }
 
@@ -70,7 +79,8 @@ _CREATE: payload.Shape = {
     'SubscriptionType': ('RedfishEvent',),
     'EventFormatType': ('Event',),
     'SubordinateResources': bool,
-    **dict.fromkeys(_LISTS, list),
+    **{name: payload.ListOf(kind, _MAX_ENTRIES)
+       for name, kind in _VALUES.items()},
 }
 _PATCH: payload.Shape = {
     **payload.read_only(*_CREATE, 'Id', 'Description', 'Status', 'Actions'),
@@ -131,17 +141,13 @@ def _body(subscription: subscriptions.Subscription) -> responses.Json:
         'Protocol': 'Redfish',
         'SubscriptionType': 'RedfishEvent',
         'EventFormatType': 'Event',
+        **{name: list(getattr(event_filter, field))
+           for name, field in _LISTS.items()},
         'EventTypes': list(event_filter.types) or [event_record.OTHER],
-        'RegistryPrefixes': list(event_filter.registries),
-        'MessageIds': list(event_filter.messages),
-        'ExcludeRegistryPrefixes': list(event_filter.no_registries),
-        'ExcludeMessageIds': list(event_filter.no_messages),
-        'ResourceTypes': list(event_filter.resource_types),
         'OriginResources': [
             responses.link(path) for path in event_filter.origins],
         'OriginResources@odata.count': len(event_filter.origins),
         'SubordinateResources': event_filter.subordinate,
-        'Severities': list(event_filter.severities),
         'DeliveryRetryPolicy': subscription.policy.value,
         'VerifyCertificate': subscription.verify,
         # Not shown, because they may contain credentials (DSP0268).
@@ -178,8 +184,13 @@ def create() -> flask.Response:
     """POST /redfish/v1/EventService/Subscriptions"""
     values = payload.properties(_CREATE, required=['Destination'])
     problems: list[messages.Message] = []
-    filter_fields = {field: _list(name, values.get(name, []), problems)
+    filter_fields = {field: tuple(values.get(name, ()))
                      for name, field in _LISTS.items()}
+    filter_fields['origins'] = tuple(
+        link.get('@odata.id') for link in filter_fields['origins'])
+    if None in filter_fields['origins']:
+        problems.append(messages.message('PropertyMissing', '@odata.id',
+                                         related=['#/OriginResources']))
     fields = _fields(values, problems)
     if problems:
         raise error_responses.RedfishError(400, *problems)
@@ -260,48 +271,6 @@ def _headers(value: typing.Any, problems: list[messages.Message]
             detail='The value must be a list of objects: '
             '[{"Name": "value"}].'))
     return ()
-
-
-def _list(name: str, values: list[typing.Any], problems: list[messages.Message]
-          ) -> tuple[str, ...]:
-    """Validate a list of strings (of links, for OriginResources).
-
-    :param problems: messages for invalid entries are appended
-    """
-    pointer = '#/' + name
-    if len(values) > _MAX_ENTRIES:
-        problems.append(messages.message(
-            'PropertyValueFormatError', '…', name, related=[pointer],
-            detail=f'At most {_MAX_ENTRIES} entries are allowed.'))
-        return ()
-    if name == 'OriginResources':
-        values = [link.get('@odata.id') if isinstance(link, dict) else None
-                  for link in values]
-    valid = []
-    for number, value in enumerate(values):
-        where = f'{pointer}/{number}'
-        allowed = _VALUES.get(name)
-        if not isinstance(value, str) or len(value) > _MAX_LENGTH:
-            problems.append(messages.message(
-                'PropertyValueTypeError', value, name, related=[where]))
-        elif allowed is not None and value not in allowed:
-            problems.append(payload.not_in_list(name, value, allowed, where))
-        elif name.endswith('MessageIds') and (
-                value.partition('.')[0] not in event_registry.PREFIXES
-                or '.' not in value):
-            problems.append(messages.message(
-                'PropertyValueFormatError', value, name, related=[where],
-                detail='The form is Registry.Key, with a registry of '
-                f"{', '.join(event_registry.PREFIXES)}."))
-        elif name == 'OriginResources' and not (
-                value.startswith('/redfish/v1/')):
-            problems.append(messages.message(
-                'PropertyValueFormatError', value, name, related=[where],
-                detail='Only links to resources of this service are '
-                'allowed.'))
-        else:
-            valid.append(value)
-    return tuple(valid)
 
 
 # Actions

@@ -64,7 +64,7 @@ _TEST_SHAPE: payload.Shape = {
     'MessageSeverity': event_destination.SEVERITIES,
     'Message': str,
     'MessageId': str,
-    'MessageArgs': list,
+    'MessageArgs': payload.ListOf(str, most=20),
     'OriginOfCondition': str,
     'EventGroupId': int,
 }
@@ -117,10 +117,6 @@ def patch() -> None:
 def test_event() -> None:
     """POST …/Actions/EventService.SubmitTestEvent"""
     given = payload.parameters(_TEST, _TEST_SHAPE)
-    args = given.get('MessageArgs', [])
-    if not all(isinstance(arg, str) for arg in args) or len(args) > 20:
-        raise error_responses.base_error(
-            400, 'ActionParameterValueTypeError', args, 'MessageArgs', _TEST)
     time = given.get('EventTimestamp')
     if time and payload.date_time(time) is None:
         raise error_responses.base_error(
@@ -130,7 +126,7 @@ def test_event() -> None:
         event_registry.TEST, given.get('EventType', event_record.OTHER))
     event_destination.events().emit(event_record.changed(
         record, message_id=given.get('MessageId'),
-        text=given.get('Message'), args=args,
+        text=given.get('Message'), args=given.get('MessageArgs', []),
         severity=severity if severity in event_destination.SEVERITIES
         else None, time=time and time.upper(),
         origin=given.get('OriginOfCondition')))

@@ -62,11 +62,10 @@ _STORED: payload.Shape = {
     'Enabled': bool,
     'Locked': bool,
     'PasswordChangeRequired': bool,
-    'AccountTypes': list,
 }
 _CONFIGURED: payload.Shape = {
     name: payload.ReadOnly(CONFIGURED_REASON)
-    for name in (*_READ_ONLY, *_STORED)}
+    for name in (*_STORED, 'AccountTypes')}
 _REQUIRED = ('UserName', 'Password', 'RoleId')
 
 #: Names that serve as Id unchanged. Numbers are Ids of stored accounts.
@@ -110,6 +109,10 @@ def account_types(redfish: bool = True, ipmi: bool = True) -> list[str]:
     served = dict(authentication.services().settings.service_ports)
     return [name for name, present in (
         ('Redfish', redfish), ('IPMI', ipmi and 'IPMI' in served)) if present]
+
+
+def _shape() -> payload.Shape:
+    return {**_STORED, 'AccountTypes': payload.ListOf(tuple(account_types()))}
 
 
 def resource_id(account: account_files.Account) -> str:
@@ -187,7 +190,7 @@ def collection() -> flask.Response:
 def create() -> flask.Response:
     """POST /redfish/v1/AccountService/Accounts"""
     store = _store()
-    values = payload.properties(_STORED, required=_REQUIRED)
+    values = payload.properties(_shape(), required=_REQUIRED)
     account = _apply(lambda fields: store.create(_actor(), **fields), values)
     return responses.created(_body(str(account.id), account))
 
@@ -211,7 +214,7 @@ def patch(account_id: str) -> responses.Json:
         return payload.properties(_CONFIGURED)      # refuses all
     services = authentication.services()
     account = flask.g.account
-    values = payload.properties(_STORED)
+    values = payload.properties(_shape())
     manages = _check_rights(only_password=set(values) == {'Password'})
     # Who changes itself must still be the one that was authenticated.
     expected = {'name': stored.name} \
@@ -277,8 +280,12 @@ def _apply(write: abc.Callable[[responses.Json], accounts.Account],
         raise _wrong_format('UserName', '')
     fields = {_FIELDS[name]: value for name, value in values.items()
               if name in _FIELDS}
-    if 'AccountTypes' in values:
-        fields |= _access(values['AccountTypes'])
+    types = values.get('AccountTypes')
+    if types is not None:
+        fields |= {'redfish': 'Redfish' in types, 'ipmi': 'IPMI' in types}
+    if types == []:
+        raise _wrong_format('AccountTypes', types, 'Use one or more of '
+                            f"{', '.join(account_types())}.")
     with _store_errors():
         return write(fields)
 
@@ -307,19 +314,6 @@ def _store_errors() -> abc.Iterator[None]:
     except errors.InvalidValue as exc:
         raise _wrong_format(_PROPERTIES.get(exc.property, exc.property),
                             exc.value, f'{exc}.') from None
-
-
-def _access(names: list[typing.Any]) -> dict[str, bool]:
-    """Convert AccountTypes to fields of `accounts.Account`."""
-    allowed = account_types()
-    for name in names:
-        if not isinstance(name, str) or name not in allowed:
-            raise error_responses.RedfishError(400, payload.not_in_list(
-                'AccountTypes', name, allowed, '#/AccountTypes'))
-    if not names:
-        raise _wrong_format('AccountTypes', names,
-                            f"Use one or more of {', '.join(allowed)}.")
-    return {'redfish': 'Redfish' in names, 'ipmi': 'IPMI' in names}
 
 
 def _wrong_format(name: str, value: typing.Any, detail: str = ''

@@ -35,8 +35,9 @@ _SHAPE: payload.Shape = {
 
 # No message has a value: the client may have sent the password in another
 # property.
-_LOGIN = {'UserName': payload.Text(256), 'Password': payload.Text(4096),
-          'Context': payload.Text(256)}
+_LOGIN = {'UserName': payload.Text(256, secret=True),
+          'Password': payload.Text(4096, secret=True),
+          'Context': payload.Text(256, secret=True)}
 
 
 def _sessions() -> sessions.Sessions:

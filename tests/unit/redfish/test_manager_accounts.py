@@ -92,7 +92,7 @@ class ManagerAccountsTestCase(base.AccountsTestCase):
                 ({'Enabled': 'yes'}, 'PropertyValueTypeError', 'Enabled'),
                 ({'AccountTypes': ['SNMP']}, 'PropertyValueNotInList',
                  'AccountTypes'),
-                ({'AccountTypes': [7]}, 'PropertyValueNotInList',
+                ({'AccountTypes': [7]}, 'PropertyValueTypeError',
                  'AccountTypes'),
                 ({'AccountTypes': []}, 'PropertyValueFormatError',
                  'AccountTypes'),
