@@ -94,6 +94,6 @@ class BmcPod:
                    for metric in service.metrics()]
         machines = self._services[0].cluster
         if machines is not None:
-            metrics += prometheus.cluster(machines.calls,
-                                          machines.cache_age)
+            metrics += prometheus.cluster(machines.client.calls,
+                                          machines.cache.age)
         return prometheus.text(metrics + prometheus.process())

@@ -148,7 +148,7 @@ class IpmiService:
         if self.cluster is None:
             return (self._bmc.last_error
                     or 'Not connected to the Kubernetes API yet')
-        return self.cluster.watch_problem
+        return self.cluster.cache.problem
 
     def metrics(self) -> list[prometheus.Metric]:
         """Return the metrics of IPMI."""

@@ -153,8 +153,13 @@ class Change:
         pending = boot_overrides.once(state.vm)
         if pending is not None and pending['id'] == self._id:
             return      # an earlier attempt was applied, its response lost
-        with pod_interface.showing(self.machine, state):
-            self._change(state)
+        excluded = pod_interface.is_excluded(self.machine, state)
+        if excluded:
+            # While it is edited; a refusal discards the edited VM.
+            pod_interface.devices(state.vm)['autoattachPodInterface'] = False
+        self._change(state)
+        if excluded:
+            del pod_interface.devices(state.vm)['autoattachPodInterface']
 
     def _change(self, state: vm_state.VmState) -> None:
         vm = state.vm

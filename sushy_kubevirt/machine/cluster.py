@@ -176,25 +176,6 @@ class Cluster:
         cluster._origin = self
         return cluster
 
-    # Health, for probes and metrics
-
-    @property
-    def watch_problem(self) -> str:
-        """Why the watches do not work (a sentence); '' while they do."""
-        return self.cache.problem
-
-    @property
-    def cache_age(self) -> float | None:
-        """Seconds since a watch stopped working; 0 while all of them work,
-        None before the first list.
-        """
-        return self.cache.age
-
-    @property
-    def calls(self) -> dict[CallKey, int]:
-        """API calls made, see `client.Client.calls`."""
-        return self.client.calls
-
     # Finding
 
     def machines(self) -> tuple[Machine, ...]:

@@ -77,13 +77,8 @@ def mode(vm: objects.VirtualMachine,
 
     :param vmi: the choice of a preference is visible only in the VMI
     """
-    template = vm['spec'].get('template') or {}
-    chosen = bootloader_type(bootloader(template))
-    if (chosen is None and vmi is not None and vm['spec'].get('preference')
-            and bmc_annotations.boot_once_id(vmi) is None):
-        chosen = bootloader_type(bootloader(vmi))
-    if chosen is None:
-        chosen = architecture.of(vm).firmware[0]
+    chosen = (bootloader_type(_chosen(vm, vmi))
+              or architecture.of(vm).firmware[0])
     return Mode.UEFI if chosen == 'efi' else Mode.LEGACY
 
 
@@ -150,11 +145,18 @@ def secure_boot(vm: objects.VirtualMachine,
 
     :param vmi: see `mode`
     """
+    return _secure(vm, _chosen(vm, vmi))
+
+
+def _chosen(vm: objects.VirtualMachine,
+            vmi: objects.VirtualMachineInstance | None) -> objects.Json:
+    """Return the bootloader of the VM, else that of its preference."""
     loader = bootloader(vm['spec'].get('template') or {})
-    if (not loader and vmi is not None and vm['spec'].get('preference')
+    if (bootloader_type(loader) is None and vmi is not None
+            and vm['spec'].get('preference')
             and bmc_annotations.boot_once_id(vmi) is None):
-        loader = bootloader(vmi)
-    return _secure(vm, loader)
+        return bootloader(vmi)
+    return loader
 
 
 def edit_secure_boot(vm: objects.VirtualMachine, enabled: bool,

@@ -18,6 +18,8 @@ from sushy_kubevirt.machine import bios
 from sushy_kubevirt.machine import firmware
 
 if typing.TYPE_CHECKING:
+    from collections import abc
+
     from sushy_kubevirt.kube import objects
     from sushy_kubevirt.machine import vm_state
 
@@ -151,6 +153,8 @@ def of(state: vm_state.VmState,
     status: objects.VirtualMachineInstanceStatus = (
         vmi.get('status') if vmi else None) or {}
     domain: objects.Json = {**(spec.get('domain') or {}), **(sizes or {})}
+    running: objects.Json = {**status} if (
+        status.get('phase') == 'Running') else {}
     guest = status.get('guestOSInfo') or {}
     return Inventory(
         cpus=_cpus(spec, domain, status),
@@ -170,8 +174,10 @@ def of(state: vm_state.VmState,
         tpm=bios.tpm({'spec': spec}) or '',
         graphics=_attached(domain, 'autoattachGraphicsDevice'),
         serial_console=_attached(domain, 'autoattachSerialConsole'),
-        started=_started(status),
-        booted=_booted(status),
+        started=_time(running.get('phaseTransitionTimestamps'),
+                      'phaseTransitionTimestamp', phase='Running'),
+        booted=_time(running.get('conditions'), 'lastTransitionTime',
+                     type='AgentConnected', status='True'),
         os_name=guest.get('prettyName') or '',
         os_version=guest.get('version') or '')
 
@@ -185,23 +191,11 @@ def _attached(domain: objects.Json, name: str) -> bool:
     return (domain.get('devices') or {}).get(name) is not False
 
 
-def _started(status: objects.VirtualMachineInstanceStatus) -> str:
-    if status.get('phase') != 'Running':
-        return ''
-    for transition in status.get('phaseTransitionTimestamps') or ():
-        if transition.get('phase') == 'Running':
-            return transition.get('phaseTransitionTimestamp') or ''
-    return ''
-
-
-def _booted(status: objects.VirtualMachineInstanceStatus) -> str:
-    if status.get('phase') != 'Running':
-        return ''
-    for condition in status.get('conditions') or ():
-        if (condition.get('type') == 'AgentConnected'
-                and condition.get('status') == 'True'):
-            return condition.get('lastTransitionTime') or ''
-    return ''
+def _time(entries: abc.Iterable[objects.Json] | None, field: str,
+          **values: str) -> str:
+    """Return the time of the first entry with these values, '' for none."""
+    return next((entry.get(field) or '' for entry in entries or ()
+                 if entry.items() >= values.items()), '')
 
 
 def _cpus(spec: objects.VirtualMachineInstanceSpec, domain: objects.Json,

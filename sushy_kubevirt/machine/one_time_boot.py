@@ -49,7 +49,6 @@ from sushy_kubevirt.machine import bmc_annotations
 from sushy_kubevirt.machine import boot_overrides
 from sushy_kubevirt.machine import power_state
 from sushy_kubevirt.machine import reconcile_loop
-from sushy_kubevirt.machine import restart_record
 from sushy_kubevirt.machine import run_strategy
 from sushy_kubevirt.machine import vm_state
 from sushy_kubevirt.machine import vmi_replacement
@@ -74,7 +73,7 @@ def patch(vm: objects.VirtualMachine, edited: objects.VirtualMachine
     # A VM without a VMI and requests is halted only if no restart has been
     # requested since it was read.
     return json_patch.guarded_diff(vm, edited,
-                                   strict=bool(restart_record.restarting(vm)))
+                                   strict=bool(run_strategy.restarting(vm)))
 
 
 def desired_vm(state: vm_state.VmState) -> objects.VirtualMachine | None:
@@ -96,7 +95,7 @@ def desired_vm(state: vm_state.VmState) -> objects.VirtualMachine | None:
     edited_state = state.copy_vm()
     edited = edited_state.vm
     _end_restart(edited_state)
-    if restart_record.restarting(edited):
+    if run_strategy.restarting(edited):
         return None if edited == vm else edited
     if booted is not None:
         _remove_once(edited_state, booted)
@@ -129,7 +128,7 @@ def desired_vm_on_removal(state: vm_state.VmState
     edited_state = state.copy_vm()
     edited = edited_state.vm
     _end_restart(edited_state, abandon=True)
-    if restart_record.restarting(edited):
+    if run_strategy.restarting(edited):
         return None, False
     if once is not None:
         _remove_once(edited_state, once)
@@ -272,7 +271,7 @@ class OneTimeBootReconciler:
             return
         self._log_problem(machine, state)
         if (desired_vm(state) is not None
-                or restart_record.restarting(state.vm)
+                or run_strategy.restarting(state.vm)
                 or has_needless_back_off(state)
                 or self._generation_lags(machine, state)):
             self._loop.add(machine)
@@ -294,7 +293,7 @@ class OneTimeBootReconciler:
         edited = desired_vm(state)
         if edited is not None:
             state = state.with_vm(machine.patch(patch(state.vm, edited)))
-            if not restart_record.restarting(state.vm):
+            if not run_strategy.restarting(state.vm):
                 LOG.info('%s: boot settings and run strategy restored',
                          machine.qualified_name)
         if has_needless_back_off(state):
@@ -339,8 +338,8 @@ class OneTimeBootReconciler:
     def _finish_restart(self, machine: protocols.Machine,
                         state: vm_state.VmState) -> None:
         """Request a restart that a killed BMC process has not requested."""
-        pending = restart_record.restarting(state.vm)
-        start_pending = restart_record.start_pending(state.vm)
+        pending = run_strategy.restarting(state.vm)
+        start_pending = run_strategy.start_pending(state.vm)
         if not pending or vm_state.requests(state.vm) and not start_pending:
             self._restarts.pop(machine.uid, None)
             return
@@ -352,7 +351,7 @@ class OneTimeBootReconciler:
             return
         if not start_pending:
             machine.call('restart',
-                         restart_record.restart_options(pending.get('force')))
+                         run_strategy.restart_options(pending.get('force')))
         elif not vmi_replacement.carry_on(machine, state):
             return      # the next change of the VMI queues it again
         LOG.info('%s: restart of an earlier BMC process requested',
@@ -372,7 +371,7 @@ def _end_restart(state: vm_state.VmState, abandon: bool = False) -> None:
         requested yet
     """
     vm, vmi = state.vm, state.vmi
-    restart = restart_record.restarting(vm)
+    restart = run_strategy.restarting(vm)
     if not restart:
         # None was begun, or another client has set a run strategy since.
         bmc_annotations.write(vm, stored_names.RESTART, {})
@@ -380,9 +379,9 @@ def _end_restart(state: vm_state.VmState, abandon: bool = False) -> None:
     off = not vm_state.is_active(vmi)
     other = (vm_state.is_active(vmi)
              and vmi['metadata']['uid'] != restart.get('vmi'))
-    if restart_record.start_pending(vm) and not (other or abandon):
+    if run_strategy.start_pending(vm) and not (other or abandon):
         if vm_state.start_requested(vm):
-            restart_record.cancel_pending_start(vm)
+            run_strategy.cancel_pending_start(vm)
         return
     due = off or other
     requests = vm_state.requests(vm)

@@ -9,8 +9,6 @@ in the VM or as ``preferredAutoattachPodInterface`` of its preference
 
 from __future__ import annotations
 
-from collections import abc
-import contextlib
 import copy
 import typing
 
@@ -31,7 +29,7 @@ def is_excluded(machine: protocols.Machine, state: vm_state.VmState) -> bool:
     # The VM's own value precedes that of the preference.
     if (not vm['spec'].get('preference')
             or not boot_order.lacks_interfaces(vm['spec']['template'])
-            or 'autoattachPodInterface' in _devices(vm)):
+            or 'autoattachPodInterface' in devices(vm)):
         return False
     domain = state.vmi['spec']['domain'] if state.vmi else machine.sizes(vm)
     return (domain.get('devices') or {}).get(
@@ -44,28 +42,10 @@ def shown(machine: protocols.Machine, state: vm_state.VmState
     if not is_excluded(machine, state):
         return state.vm
     vm = copy.deepcopy(state.vm)
-    _devices(vm)['autoattachPodInterface'] = False
+    devices(vm)['autoattachPodInterface'] = False
     return vm
 
 
-@contextlib.contextmanager
-def showing(machine: protocols.Machine, state: vm_state.VmState
-            ) -> abc.Iterator[None]:
-    """Make the VM say in the meantime what its preference says.
-
-    :param state: its VM is changed, and changed back at the end
-    """
-    if not is_excluded(machine, state):
-        yield
-        return
-    devices = _devices(state.vm)
-    devices['autoattachPodInterface'] = False
-    try:
-        yield
-    finally:
-        del devices['autoattachPodInterface']
-
-
-def _devices(vm: objects.VirtualMachine) -> objects.Devices:
+def devices(vm: objects.VirtualMachine) -> objects.Devices:
     # KubeVirt requires both.
     return vm['spec']['template']['spec']['domain']['devices']

@@ -21,7 +21,6 @@ from sushy_kubevirt.machine import boot_overrides
 from sushy_kubevirt.machine import one_time_boot
 from sushy_kubevirt.machine import power_action
 from sushy_kubevirt.machine import power_state
-from sushy_kubevirt.machine import restart_record
 from sushy_kubevirt.machine import run_strategy
 from sushy_kubevirt.machine import vm_state
 
@@ -232,9 +231,9 @@ class _Off:
     def step(self, state: vm_state.VmState
              ) -> power_action.WaitCondition | None:
         machine = self._machine
-        if restart_record.start_pending(state.vm):
+        if run_strategy.start_pending(state.vm):
             edited = copy.deepcopy(state.vm)
-            restart_record.cancel_pending_start(edited)
+            run_strategy.cancel_pending_start(edited)
             state = state.with_vm(json_patch.send(machine, state.vm, edited))
         vm, vmi = state.vm, state.vmi
         if run_strategy.of(vm) == run_strategy.WAIT_AS_RECEIVER:

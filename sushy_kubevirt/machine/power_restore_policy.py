@@ -32,7 +32,6 @@ from sushy_kubevirt.machine import bmc_annotations
 from sushy_kubevirt.machine import boot_overrides
 from sushy_kubevirt.machine import changes
 from sushy_kubevirt.machine import power_action
-from sushy_kubevirt.machine import restart_record
 from sushy_kubevirt.machine import run_strategy
 from sushy_kubevirt.machine import vm_state
 
@@ -71,7 +70,7 @@ def of(vm: objects.VirtualMachine, options: options.Options) -> Policy | None:
     :returns: None for the target of a migration, where the
         source decides
     """
-    pending = restart_record.restarting(vm)
+    pending = run_strategy.restarting(vm)
     # The strategy to restore; None for ``running: true``, which is Always.
     strategy = (pending['runStrategy'] or run_strategy.ALWAYS
                 if pending else run_strategy.of(vm))
@@ -111,10 +110,10 @@ def _change(machine: protocols.Machine, state: vm_state.VmState,
     strategy = run_strategy.of(vm)
     if strategy == run_strategy.WAIT_AS_RECEIVER:
         raise power_action.migration_target_error(machine)
-    if restart_record.restarting(vm):
+    if run_strategy.restarting(vm):
         return power_action.WaitCondition(
             'it to restart',
-            lambda state: not restart_record.restarting(state.vm))
+            lambda state: not run_strategy.restarting(state.vm))
     before = copy.deepcopy(vm)
     if vm_state.is_active(state.vmi) and not state.stopping():
         _while_on(vm, state.vmi, strategy_to_set)

@@ -15,7 +15,7 @@ from sushy_kubevirt.kube import errors
 from sushy_kubevirt.machine import power_on_off
 from sushy_kubevirt.machine import power_state
 from sushy_kubevirt.machine import restart
-from sushy_kubevirt.machine import restart_record
+from sushy_kubevirt.machine import run_strategy
 from sushy_kubevirt.machine import vm_state
 
 if typing.TYPE_CHECKING:
@@ -57,7 +57,7 @@ def shows(reset_type: power_state.ResetType, before: str | None,
     uid = vmi['metadata']['uid'] if vm_state.is_active(vmi) else None
     if reset_type in _RESTARTS:
         return (vm_state.start_requested(state.vm)
-                or restart_record.start_pending(state.vm)
+                or run_strategy.start_pending(state.vm)
                 or uid not in (None, before))
     if reset_type in _STOPS:
         return not state.starting() and (

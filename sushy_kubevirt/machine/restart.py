@@ -28,7 +28,6 @@ from sushy_kubevirt.machine import boot_overrides
 from sushy_kubevirt.machine import power_action
 from sushy_kubevirt.machine import power_on_off
 from sushy_kubevirt.machine import power_state
-from sushy_kubevirt.machine import restart_record
 from sushy_kubevirt.machine import run_strategy
 from sushy_kubevirt.machine import vm_state
 from sushy_kubevirt.machine import vmi_replacement
@@ -93,8 +92,8 @@ class _Restart:
         vm, vmi = state.vm, state.vmi
         uid = vmi['metadata']['uid'] if vm_state.is_active(vmi) else None
         coming = uid is None and state.starting()
-        if (self._force and restart_record.start_pending(vm) and uid in (
-                None, restart_record.restarting(vm).get('vmi'))):
+        if (self._force and run_strategy.start_pending(vm) and uid in (
+                None, run_strategy.restarting(vm).get('vmi'))):
             # Begun here, or by a request that was not completed.
             return self._continue_replacement(state)
         if self._replacing and uid in (None, self._uid):
@@ -185,13 +184,13 @@ class _Restart:
         if strategy == run_strategy.ONCE or (
                 strategy != run_strategy.MANUAL
                 and not vm_state.has_run(vmi)):
-            restart_record.begin_restart(edited, vmi['metadata']['uid'],
-                                         self._force)
+            run_strategy.begin_restart(edited, vmi['metadata']['uid'],
+                                       self._force)
         vm = json_patch.send(self._machine, vm, edited)
         self.one_time_boot = (boot_overrides.ends_at_reboot(vm)
-                              and not restart_record.restarting(vm))
+                              and not run_strategy.restarting(vm))
         self._machine.call('restart',
-                           restart_record.restart_options(self._force))
+                           run_strategy.restart_options(self._force))
         if not self._force:
             power_on_off.resume(self._machine, vmi)
 
@@ -207,8 +206,8 @@ class _Restart:
             edited['spec']['runStrategy'] = run_strategy.of_next_start(
                 vm, self._machine.options.run_strategy)
             run_strategy.clear_saved(edited)
-        restart_record.begin_restart(edited, vmi['metadata']['uid'], True,
-                                     start_pending=True)
+        run_strategy.begin_restart(edited, vmi['metadata']['uid'], True,
+                                   start_pending=True)
         run_strategy.tell_harvester(vm, edited)
         return self._continue_replacement(state.with_vm(
             json_patch.send(self._machine, vm, edited)))
@@ -216,7 +215,7 @@ class _Restart:
     def _continue_replacement(self, state: vm_state.VmState
                               ) -> power_action.WaitCondition | None:
         self._replacing = True
-        self._uid = restart_record.restarting(state.vm).get('vmi')
+        self._uid = run_strategy.restarting(state.vm).get('vmi')
         if vmi_replacement.carry_on(self._machine, state):
             return None
         return power_action.WaitCondition(

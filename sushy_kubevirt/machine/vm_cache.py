@@ -120,9 +120,8 @@ class VmCache:
         self._unpack: abc.Callable[[object_cache.Entry[_ObjectT]], _ObjectT]
         self._unpack = functools.lru_cache(_UNPACKED)(
             object_cache.Entry.unpack)
-        self._callbacks: list[Subscriber] = []
-        # Those of single VMs.
-        self._callbacks_of: dict[ObjectKey, list[Subscriber]] = {}
+        # By the VM's key; None for those of all VMs.
+        self._callbacks: dict[ObjectKey | None, list[Subscriber]] = {}
         self._notifications: queue.SimpleQueue[_Notification | None] = (
             queue.SimpleQueue())
         self._notified = False      # of all objects of the first lists
@@ -524,10 +523,7 @@ class VmCache:
         :param key: of the only VM that it is called for; None for all
         """
         with self._lock:
-            if key is None:
-                self._callbacks.append(callback)
-            else:
-                self._callbacks_of.setdefault(key, []).append(callback)
+            self._callbacks.setdefault(key, []).append(callback)
             notified = self._notified
         if notified:
             self._queue_notifications(self.keys() if key is None else [key],
@@ -537,12 +533,11 @@ class VmCache:
                     key: ObjectKey | None = None) -> None:
         """End a subscription; calls that are under way are still made."""
         with self._lock:
-            callbacks = (self._callbacks if key is None
-                         else self._callbacks_of.get(key, []))
+            callbacks = self._callbacks.get(key, [])
             if callback in callbacks:
                 callbacks.remove(callback)
-            if key is not None and not callbacks:
-                self._callbacks_of.pop(key, None)
+            if not callbacks:
+                self._callbacks.pop(key, None)
 
     def wait_until(self, check: abc.Callable[[], _ResultT], timeout: float,
                    closing: threading.Event) -> _ResultT:
@@ -576,8 +571,8 @@ class VmCache:
                 return
             for key in keys:
                 entries = self._entries(key)
-                called = callbacks or (*self._callbacks,
-                                       *self._callbacks_of.get(key, ()))
+                called = callbacks or (*self._callbacks.get(None, ()),
+                                       *self._callbacks.get(key, ()))
                 if called and (entries.vm is not None or gone):
                     self._notifications.put(
                         _Notification(key, entries, called))

@@ -13,7 +13,6 @@ import copy
 import dataclasses
 import typing
 
-from sushy_kubevirt.machine import restart_record
 from sushy_kubevirt.machine import run_strategy
 
 if typing.TYPE_CHECKING:
@@ -160,7 +159,7 @@ class VmState:
         vm, vmi = self.vm, self.vmi
         if is_deleting(vm):
             return False
-        if start_requested(vm) or restart_record.start_pending(vm):
+        if start_requested(vm) or run_strategy.start_pending(vm):
             return True
         strategy = run_strategy.of(vm)
         if strategy == run_strategy.ALWAYS:

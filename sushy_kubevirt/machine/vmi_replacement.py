@@ -7,7 +7,7 @@ that is not shutting down already. KubeVirt has no action for a stop with
 grace period 0 that a start follows, and refuses both a start and a restart
 while a stop is requested. So the BMC stops the VMI, removes that request when
 KubeVirt has carried it out, and requests a restart of the VMI that is ending.
-The VM runs under ``Manual`` meanwhile, see `restart_record.begin_restart`.
+The VM runs under ``Manual`` meanwhile, see `run_strategy.begin_restart`.
 """
 
 from __future__ import annotations

@@ -118,7 +118,7 @@ class RedfishService:
                 f'{", ".join(self.settings.accounts)}; correct the Secret '
                 'that is mounted there.')
         return (health.first(probe.ready() for probe in self._probes)
-                or self.cluster.watch_problem)
+                or self.cluster.cache.problem)
 
     def metrics(self) -> tuple[prometheus.Metric, ...]:
         """Return the metrics of Redfish."""

@@ -67,11 +67,11 @@ class ClusterTestCase(base.BaseTestCase):
         self.assertIs(quick, machine.cluster)
         self.assertEqual((0.5, 3), (machine.options.write_deadline,
                                     c.options.write_deadline))
-        lists = c.calls[('list', 'virtualmachines.kubevirt.io', 200)]
+        lists = c.client.calls[('list', 'virtualmachines.kubevirt.io', 200)]
         [own] = c.machines()
         self.assertIs(c, own.cluster)
         self.assertEqual(1, lists)
-        self.assertEqual(c.calls, quick.calls)
+        self.assertEqual(c.client.calls, quick.client.calls)
         # What one writes, the other reads at once.
         machine.set_asset_tag('rack 7')
         self.assertEqual('rack 7', own.asset_tag())
@@ -457,27 +457,27 @@ class ClusterTestCase(base.BaseTestCase):
 
     def test_cache_age_watch_problem_and_call_counters(self):
         c = self.cluster()
-        self.assertIsNone(c.cache_age)
+        self.assertIsNone(c.cache.age)
         self.assertEqual(
             'Watches not synced: virtualmachines.kubevirt.io, '
-            'virtualmachineinstances.kubevirt.io', c.watch_problem)
+            'virtualmachineinstances.kubevirt.io', c.cache.problem)
         c.machines()
-        self.until(lambda: self.api.count('WATCH') == 2 and not c.cache_age)
-        self.assertEqual(('', 0), (c.watch_problem, c.cache_age))
+        self.until(lambda: self.api.count('WATCH') == 2 and not c.cache.age)
+        self.assertEqual(('', 0), (c.cache.problem, c.cache.age))
         self.assertEqual(
-            1, c.calls['list', 'virtualmachines.kubevirt.io', 200])
+            1, c.client.calls['list', 'virtualmachines.kubevirt.io', 200])
         self.api.stop()
-        self.until(lambda: c.cache_age > 0)
-        self.until(lambda: c.watch_problem)
+        self.until(lambda: c.cache.age > 0)
+        self.until(lambda: c.cache.problem)
         self.assertRegex(
-            c.watch_problem,
+            c.cache.problem,
             '^Watch of virtualmachine.* failed: .* does not answer')
         self.assertLess(0, sum(
-            number for (_verb, _resource, code), number in c.calls.items()
-            if not code))
+            number for key, number in c.client.calls.items()
+            if not key.code))
         self.api.start()
-        self.until(lambda: not c.watch_problem)
-        self.until(lambda: c.cache_age == 0)
+        self.until(lambda: not c.cache.problem)
+        self.until(lambda: c.cache.age == 0)
 
     def test_accepts_server_with_reset_resource_versions(self):
         c = self.cluster()
@@ -598,7 +598,7 @@ class ClusterTestCase(base.BaseTestCase):
         machine = self.cluster(opts={'stale_seconds': 0}).machine('a')
         self.api.rule('WATCH', '', (500, {}), times=10 ** 6)
         self.api.break_watches()
-        self.until(lambda: machine.cluster.cache_age)
+        self.until(lambda: machine.cluster.cache.age)
         machine.write(lambda _state: None, self.fail)
 
     def test_writes_are_retried_after_faults(self):

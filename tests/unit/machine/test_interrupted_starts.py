@@ -5,7 +5,6 @@ from sushy_kubevirt.kube import errors
 from sushy_kubevirt.machine import boot
 from sushy_kubevirt.machine import power_state
 from sushy_kubevirt.machine import reset
-from sushy_kubevirt.machine import restart_record
 from sushy_kubevirt.machine import run_strategy
 from sushy_kubevirt.machine import vm_state
 from tests.unit.machine import fakes
@@ -66,7 +65,7 @@ class RestartTestCase(test_reset.ResetTestCase):
                         R.FORCE_RESTART if force else R.GRACEFUL_RESTART)
             self.assertEqual({'vmi': 'u0', 'force': force,
                               'runStrategy': strategy},
-                             restart_record.restarting(machine.vm))
+                             run_strategy.restarting(machine.vm))
             self.assertEqual('Manual', machine.strategy)
             self.assertNotIn('running', machine.vm['spec'])
 
@@ -99,7 +98,7 @@ class RestartTestCase(test_reset.ResetTestCase):
             reset.reset(machine, action)
             self.assertEqual('Halted', machine.strategy)
             self.assertEqual('Always', run_strategy.saved(machine.vm)[0])
-            self.assertEqual({}, restart_record.restarting(machine.vm))
+            self.assertEqual({}, run_strategy.restarting(machine.vm))
 
 
 class BackOffTestCase(test_reset.ResetTestCase):

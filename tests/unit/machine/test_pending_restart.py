@@ -15,7 +15,6 @@ from sushy_kubevirt.machine import one_time_boot
 from sushy_kubevirt.machine import power_restore_policy
 from sushy_kubevirt.machine import power_state
 from sushy_kubevirt.machine import reset
-from sushy_kubevirt.machine import restart_record
 from sushy_kubevirt.machine import run_strategy
 from sushy_kubevirt.machine import vm_state
 from tests.unit.machine import fakes
@@ -254,7 +253,7 @@ class ReconcilerTestCase(test_reset.ResetTestCase):
         """A restart that was recorded but not requested."""
         machine = self.machine('Always', test_reset.STARTING,
                                write_deadline=write_deadline)
-        restart_record.begin_restart(machine.vm, 'u0', True)
+        run_strategy.begin_restart(machine.vm, 'u0', True)
         return machine
 
     def test_waits_for_process_that_began_the_restart(self):

@@ -13,7 +13,6 @@ from sushy_kubevirt.machine import boot_overrides
 from sushy_kubevirt.machine import one_time_boot
 from sushy_kubevirt.machine import power_state
 from sushy_kubevirt.machine import reset
-from sushy_kubevirt.machine import restart_record
 from sushy_kubevirt.machine import run_strategy
 from sushy_kubevirt.machine import vm_state
 from tests.unit.machine import fakes
@@ -390,7 +389,7 @@ class ReplacedTestCase(ResetTestCase):
         self.assertIs(power_state.PowerState.POWERING_OFF,
                       self.state(machine))
         machine.vm = one_time_boot.desired_vm(machine.state())
-        self.assertFalse(restart_record.start_pending(machine.vm))
+        self.assertFalse(run_strategy.start_pending(machine.vm))
         machine.vmi = None
         self.assertIs(power_state.PowerState.POWERING_ON,
                       self.state(machine))
@@ -470,7 +469,7 @@ class ReplacedTestCase(ResetTestCase):
             machine.on_wait = []
             self.assertRaises(errors.Unavailable, reset.reset, machine,
                               R.FORCE_RESTART)
-            self.assertTrue(restart_record.start_pending(machine.vm))
+            self.assertTrue(run_strategy.start_pending(machine.vm))
             machine.writes.clear()
             machine.on_wait = [ended]
             reset.reset(machine, R.FORCE_RESTART)
@@ -756,7 +755,7 @@ class ShownTestCase(base.BaseTestCase):
 
     def test_guest_that_is_shutting_down_before(self):
         replaced = fakes.vm('Always')
-        restart_record.begin_restart(replaced, 'u0', True, start_pending=True)
+        run_strategy.begin_restart(replaced, 'u0', True, start_pending=True)
         killed = fakes.vmi(deleting=True, grace=0)
         self.assert_shown((
             (R.POWER_CYCLE, 'u0', fakes.vm('Manual'), fakes.vmi(

@@ -56,7 +56,7 @@ class SharedClusterTestCase(base.BaseTestCase):
         end = a.subscribe(lambda *_: None)
         a.close()
         a.subscribe(lambda *_: None)
-        self.assertEqual({}, self.shared.cache._callbacks_of)
+        self.assertEqual({}, self.shared.cache._callbacks)
         end()
 
     def test_lists_once_for_all(self):
@@ -90,4 +90,4 @@ class SharedClusterTestCase(base.BaseTestCase):
         self.assertEqual(others, a._subscribers)
         a.close()
         b.close()
-        self.assertEqual({}, self.shared.cache._callbacks_of)
+        self.assertEqual({}, self.shared.cache._callbacks)

@@ -9,8 +9,8 @@ from vbmc_kubevirt import bmc_pod
 class BmcPodTest(base.BaseTestCase):
 
     def pod(self, **values):
-        cluster = mock.Mock(cache_age=1.5, calls={
-            ('patch', 'virtualmachines.kubevirt.io', 200): 4})
+        cluster = mock.Mock(**{'cache.age': 1.5, 'client.calls': {
+            ('patch', 'virtualmachines.kubevirt.io', 200): 4}})
         redfish = mock.Mock(**{'cluster': cluster, 'metrics.return_value': (),
                                **values})
         return bmc_pod.BmcPod(redfish, None, '127.0.0.1', 0)
