@@ -49,6 +49,9 @@ POST_SECONDS = 10.0
 #: Longest pause between tries with RetryForeverWithBackoff, in seconds.
 MAX_PAUSE_SECONDS = 300.0
 
+#: Number of deleted subscriptions whose positions are remembered.
+_MAX_GONE = 200
+
 #: Maximum number of threads for blocking calls, which are started when they
 #: are needed, and how many of them look up names for the subscriptions of one
 #: account. A BMC has up to 15 accounts; what is left is for other calls.
@@ -67,7 +70,7 @@ class Delivery:
                  ) -> None:
         self.store = store
         self.settings = settings
-        # By subscription id; also those that are suspended.
+        # By subscription id; also those that are suspended or deleted.
         self._subscribers: dict[str, _Subscriber] = {}
         self._loop = asyncio.new_event_loop()
         # For blocking calls: name resolution, changes of subscriptions.
@@ -130,8 +133,12 @@ class Delivery:
     def _refresh(self, history: abc.Iterable[Record]) -> None:
         stored = {subscription.id: subscription
                   for subscription in self.store.cached()}
-        for id_ in self._subscribers.keys() - stored.keys():
-            self._subscribers.pop(id_).stop()
+        gone = [id_ for id_ in self._subscribers if id_ not in stored]
+        for id_ in gone:
+            self._subscribers[id_].stop()
+        # The others may come back, with the Secret that stores them.
+        for id_ in gone[:-_MAX_GONE]:
+            del self._subscribers[id_]
         for id_, subscription in stored.items():
             if id_ not in self._subscribers:
                 self._subscribers[id_] = _Subscriber(self, subscription)
@@ -203,6 +210,7 @@ class _Subscriber:
         if self._task is not None:
             self._task.cancel()
         self._task = None
+        self._queue.clear()
 
     def take(self, record: Record) -> None:
         """Queue a record if the subscription is active and selects it."""

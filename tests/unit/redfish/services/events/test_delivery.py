@@ -92,6 +92,13 @@ class DeliveryTestCase(base.BaseTestCase):
         made = event_record.make(key, event_record.OTHER, (text,))
         return dataclasses.replace(made, number=self.number)
 
+    def positions(self):
+        """Return the ids of all positions, after what was called before."""
+        positions = queue.Queue()
+        self.delivery._call(
+            lambda: positions.put(list(self.delivery._subscribers)))
+        return positions.get(timeout=30)
+
     def next_delivery(self):
         return Poster.sent.get(timeout=30)
 
@@ -159,6 +166,31 @@ class DeliveryTestCase(base.BaseTestCase):
         self.subscriptions[0] = one
         self.delivery.refresh(past)
         self.assertEqual(('/a', ['2', '3']), self.next_delivery())
+
+    def test_restored_subscription_continues_after_last_delivery(self):
+        """The Secret with all subscriptions was deleted and made again."""
+        subscription = self.subscribe('a')
+        past = [self.record(str(number)) for number in range(3)]
+        self.delivery.refresh(past[:2])
+        self.assertEqual(('/a', ['0', '1']), self.next_delivery())
+        self.assert_no_delivery()
+        del self.subscriptions[:]
+        self.delivery.refresh(past)
+        self.positions()
+        self.subscriptions.append(subscription)
+        self.delivery.refresh(past)
+        self.assertEqual(('/a', ['2']), self.next_delivery())
+
+    def test_positions_of_few_deleted_subscriptions_are_kept(self):
+        self.useFixture(fixtures.MonkeyPatch(
+            'sushy_kubevirt.redfish.services.events.delivery._MAX_GONE', 1))
+        for id_ in 'abc':
+            self.subscribe(id_)
+        self.delivery.refresh()
+        self.assertEqual(['a', 'b', 'c'], self.positions())
+        del self.subscriptions[:2]
+        self.delivery.refresh()
+        self.assertEqual(['b', 'c'], self.positions())
 
     def test_failures_are_counted_until_a_delivery(self):
         Poster.fails = [http_push.Failed('no')] * 2
