@@ -8,14 +8,12 @@ costs no API call once their text was read.
 
 from __future__ import annotations
 
-import copy
 import hashlib
 import ssl
 import typing
 
 from sushy_kubevirt.kube import api_resources
 from sushy_kubevirt.kube import errors
-from sushy_kubevirt.kube import json_patch
 from sushy_kubevirt.kube import retry
 from sushy_kubevirt.kube import stored_names
 from sushy_kubevirt.machine.media import datavolumes
@@ -66,7 +64,7 @@ def certificates(machine: manager.Machine, device: model.Device
         device.id, {})
     known = machine.cluster.media.certificates
     if not all(digest in known for digest in kept.values()):
-        for text in _data(machine, device).values():
+        for text in (_read(machine, device).get('data') or {}).values():
             known[_digest(text)] = text
     return tuple(model.Certificate(number, known[digest]) for number, digest
                  in sorted(kept.items(), key=lambda item: int(item[0]))
@@ -102,7 +100,7 @@ def add(machine: manager.Machine, device: model.Device, text: str
                           if str(n) not in kept))
         kept[number] = digest
         added = True
-        _write(machine, state.vm, record)
+        media_annotation.patch(machine, state.vm, record)
 
     machine.write(step)
     try:
@@ -135,7 +133,7 @@ def _drop(machine: protocols.Machine, device: model.Device,
     """Remove a certificate from the record, if it is there."""
     record = media_annotation.read(vm)
     if record.certificates.get(device.id, {}).pop(number, None):
-        _write(machine, vm, record)
+        media_annotation.patch(machine, vm, record)
 
 
 def publish(machine: protocols.Machine, device: model.Device
@@ -174,28 +172,13 @@ def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
-def _write(machine: protocols.Machine, vm: objects.VirtualMachine,
-           record: media_annotation.Record) -> None:
-    edited = copy.deepcopy(vm)
-    media_annotation.write(edited, record)
-    json_patch.send(machine, vm, edited)
-
-
 # The ConfigMap
 
-class _ConfigMap(typing.NamedTuple):
-    """Parameters of the client's methods."""
-
-    resource: api_resources.Resource[objects.Json]
-    namespace: str
-    name: str
-
-
 def _config_map(machine: protocols.Machine, device: model.Device
-                ) -> _ConfigMap:
-    return _ConfigMap(
-        api_resources.CONFIG_MAP, machine.namespace,
-        media_annotation.ca_config_map(machine.name, device.id))
+                ) -> tuple[api_resources.Resource[objects.Json], str, str]:
+    """Return the parameters of the client's methods."""
+    return (api_resources.CONFIG_MAP, machine.namespace,
+            media_annotation.ca_config_map(machine.name, device.id))
 
 
 def _owner_test(machine: protocols.Machine) -> objects.Json:
@@ -203,13 +186,12 @@ def _owner_test(machine: protocols.Machine) -> objects.Json:
             'value': machine.uid}
 
 
-def _data(machine: protocols.Machine, device: model.Device
-          ) -> dict[str, str]:
+def _read(machine: protocols.Machine, device: model.Device) -> objects.Json:
+    """Return the ConfigMap, {} if it does not exist."""
     try:
-        body = machine.cluster.client.get(*_config_map(machine, device))
+        return machine.cluster.client.get(*_config_map(machine, device))
     except errors.ObjectNotFound:
         return {}
-    return body.get('data') or {}
 
 
 def _put(machine: protocols.Machine, device: model.Device, key: str,
@@ -219,7 +201,7 @@ def _put(machine: protocols.Machine, device: model.Device, key: str,
     body = {
         'apiVersion': api_resources.CONFIG_MAP.api_version,
         'kind': api_resources.CONFIG_MAP.kind,
-        'metadata': {'name': config_map.name, 'namespace': machine.namespace,
+        'metadata': {'name': config_map[2], 'namespace': machine.namespace,
                      'labels': {stored_names.MEDIA_LABEL: device.id},
                      'ownerReferences': [datavolumes.owner(machine)]},
         'data': {key: text}}
@@ -229,7 +211,7 @@ def _put(machine: protocols.Machine, device: model.Device, key: str,
             client.patch(*config_map, [_owner_test(machine), {
                 'op': 'add', 'path': '/data/' + key, 'value': text}])
         except errors.ObjectNotFound:
-            client.create(config_map.resource, config_map.namespace, body,
+            client.create(*config_map[:2], body,
                           named=image_credentials.is_named(machine))
         except errors.Conflict:
             _check_owner(machine, device)
@@ -245,15 +227,14 @@ def _check_owner(machine: protocols.Machine, device: model.Device
 
     :raises: `errors.WrongState` if another object owns it
     """
-    config_map = _config_map(machine, device)
-    try:
-        body = machine.cluster.client.get(*config_map)
-    except errors.ObjectNotFound:
+    body = _read(machine, device)
+    if not body:
         return
     references = body['metadata'].get('ownerReferences') or [{}]
     if references[0].get('uid') != machine.uid:
+        name = body['metadata']['name']
         raise errors.WrongState(
-            f'ConfigMap {machine.namespace}/{config_map.name} is not owned by '
+            f'ConfigMap {machine.namespace}/{name} is not owned by '
             f'this VM; delete it: the certificates of {device.id} are stored '
             'under that name')
 
@@ -264,10 +245,7 @@ def _remove(machine: protocols.Machine, device: model.Device,
     client = machine.cluster.client
 
     def step() -> None:
-        try:
-            body = client.get(*config_map)
-        except errors.ObjectNotFound:
-            return
+        body = _read(machine, device)
         if key not in (body.get('data') or {}):
             return
         if len(body['data']) > 1:

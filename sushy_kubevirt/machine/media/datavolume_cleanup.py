@@ -10,19 +10,16 @@ and its Secret with it. A DataVolume that a guest needs until it ends
 from __future__ import annotations
 
 import contextlib
-import copy
 import logging
 import typing
 
 from sushy_kubevirt.kube import api_resources
 from sushy_kubevirt.kube import errors
-from sushy_kubevirt.kube import json_patch
 from sushy_kubevirt.machine.media import datavolumes
 from sushy_kubevirt.machine.media import drives
 from sushy_kubevirt.machine.media import media_annotation
 
 if typing.TYPE_CHECKING:
-    from sushy_kubevirt.kube import objects
     from sushy_kubevirt.machine.media import import_watcher
     from sushy_kubevirt.machine.media import reconciler
     from sushy_kubevirt.machine import protocols
@@ -74,7 +71,9 @@ def clean(machine: protocols.Machine, volumes: import_watcher.ImportWatcher,
         if not record.obsolete[name]:
             context.searched.add(name)
     if deletable:
-        _remove_from_record(machine, state.vm, deletable)
+        for name in deletable:
+            del record.obsolete[name]
+        media_annotation.patch(machine, state.vm, record)
         context.searched.difference_update(deletable)
 
 
@@ -111,15 +110,3 @@ def delete(machine: protocols.Machine, volumes: import_watcher.ImportWatcher,
             if volume['metadata']['uid'] == uid:
                 raise
     volumes.mark_deleted(machine.namespace, name, uid)
-
-
-def _remove_from_record(machine: protocols.Machine,
-                        vm: objects.VirtualMachine, names: dict[str, str]
-                        ) -> None:
-    edited = copy.deepcopy(vm)
-    record = media_annotation.read(edited)
-    for name, uid in names.items():
-        if record.obsolete.get(name) == uid:
-            del record.obsolete[name]
-    media_annotation.write(edited, record)
-    json_patch.send(machine, vm, edited)

@@ -28,6 +28,9 @@ if typing.TYPE_CHECKING:
 
     from sushy_kubevirt.kube import objects
 
+#: KubeVirt's feature gate for CD-ROMs without a medium; its refusals name it.
+GATE = 'DeclarativeHotplugVolumes'
+
 #: Names of the drives that are added: {device ID: name}.
 ADDED_DRIVES = {model.CD.id: 'bmc-cd',
                 model.USB_STICK.id: boot_order.USB_STICK,

@@ -33,9 +33,6 @@ LOG = logging.getLogger(__name__)
 #: Seconds that an eject waits for the guest to let go of the medium.
 GUEST_SECONDS = 5.0
 
-#: KubeVirt's feature gate for CD-ROMs without a medium.
-_GATE = 'DeclarativeHotplugVolumes'
-
 
 def eject(machine: manager.Machine, device: model.Device,
           changes: abc.Sequence[vm_changes.Change] = ()) -> None:
@@ -58,13 +55,13 @@ def eject(machine: manager.Machine, device: model.Device,
                                                     entry.volume):
             # What an earlier eject could not take out is still there.
             record.ejecting.setdefault(device.id, entry)
-        keep = machine.gates.enabled(_GATE)
+        keep = machine.gates.enabled(drives.GATE)
         try:
             _patch_vm(machine, device, state, entry, record, keep,
                       changes=changes)
         except errors.Rejected as e:
             # The feature gate was disabled: drives may not be empty.
-            if _GATE not in str(e):
+            if drives.GATE not in str(e):
                 raise
             _patch_vm(machine, device, state, entry, record, False, True,
                       changes)

@@ -29,14 +29,6 @@ if typing.TYPE_CHECKING:
     from sushy_kubevirt.machine import protocols
 
 
-class ForeignSecret(Exception):
-    """The name belongs to a Secret that was not made by a BMC."""
-
-
-class StaleSecret(Exception):
-    """The Secret of an earlier DataVolume of this name still exists."""
-
-
 def is_named(machine: protocols.Machine) -> bool:
     """Return whether access rights name a machine's objects.
 
@@ -52,22 +44,18 @@ def name(machine: protocols.Machine, entry: media_annotation.Entry) -> str:
     return f'{entry.volume}-{entry.id}'
 
 
-def check_name(machine: protocols.Machine, entry: media_annotation.Entry
-               ) -> None:
-    """Check that no other Secret has the name that CDI will read.
+def conflicting(machine: protocols.Machine, entry: media_annotation.Entry
+                ) -> objects.Json | None:
+    """Return another Secret with the name that CDI will read, or None.
 
     Call it before the DataVolume is created; otherwise CDI could send the
     password of an existing Secret to this image server.
-
-    :raises: `ForeignSecret`, `StaleSecret`
     """
     if not entry.credentials or entry.upload or not is_named(machine):
-        return
+        return None
     secret = _find(machine, entry)
-    if secret is None or _attempt(secret) == entry.id:
-        return
-    raise (StaleSecret() if secret.get('type') == stored_names.IMAGE_SERVER
-           else ForeignSecret())
+    return None if secret is None or _attempt(
+        secret) == entry.id else secret
 
 
 def create(machine: protocols.Machine, device: model.Device,

@@ -7,14 +7,13 @@ at the insert instead of a minute later.
 
 from __future__ import annotations
 
-import dataclasses
 import logging
 import re
+import struct
 import typing
 
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.machine.media import fetch
-from sushy_kubevirt.machine.media import image_format
 from sushy_kubevirt.machine.media import url_policy
 from sushy_kubevirt.machine import option_hints
 
@@ -30,22 +29,59 @@ LARGEST = 2 ** 53
 _RANGE = re.compile(r'bytes (\d{1,18})-(\d{1,18})/(\d{1,18}|\*)')
 
 
-@dataclasses.dataclass(frozen=True)
-class Probe:
-    """Size and format of an image.
+#: Number of first bytes of an image that tell its format. CDI detects it from
+#: the same bytes (package ``filefmt``), unpacks and converts the image.
+NEEDED = 512
+
+_COMPRESSIONS = {b'\x1f\x8b': 'gz', b'\xfd7zXZ\x00': 'xz',
+                 b'\x28\xb5\x2f\xfd': 'zst'}
+
+# Of qcow2, VMDK and VDI: magic number and its offset; offset, struct format
+# and unit (bytes) of the disk's size.
+_SIZES: tuple[tuple[bytes, int, int, str, int], ...] = (
+    (b'QFI\xfb', 0, 24, '>Q', 1),
+    (b'KDMV', 0, 12, '<Q', 512),
+    (b'\x7f\x10\xda\xbe', 64, 368, '<Q', 1),
+)
+
+
+class Probe(typing.NamedTuple):
+    """Size of an image.
 
     :param bytes: size of the resulting disk
     :param length: length of the file in bytes; None if unknown
-    :param format: ``raw``, ``qcow2``, ``vmdk`` or ``vdi``
-    :param compression: '', ``gz``, ``xz`` or ``zst``
-    :param guessed: True if bytes is `MediaOptions.default_size`
     """
 
     bytes: int
     length: int | None = None
-    format: str = 'raw'
+
+
+class Format(typing.NamedTuple):
+    """Format of an image.
+
+    :param compression: '', ``gz``, ``xz`` or ``zst``
+    :param bytes: size of the disk in it; None if that is the file's size (a
+        raw image) or not known (a compressed image)
+    """
+
     compression: str = ''
-    guessed: bool = False
+    bytes: int | None = None
+
+
+def format_of(head: bytes) -> Format:
+    """Detect the format of an image.
+
+    :param head: its first `NEEDED` bytes, or all if it has fewer
+    """
+    for magic, name in _COMPRESSIONS.items():
+        if head.startswith(magic):
+            return Format(name)
+    for magic, offset, place, form, unit in _SIZES:
+        if (head[offset:offset + len(magic)] == magic
+                and len(head) >= place + 8):
+            [size] = struct.unpack_from(form, head, place)
+            return Format(bytes=size * unit)
+    return Format()
 
 
 def probe(source: model.Source, options: options.MediaOptions,
@@ -70,7 +106,7 @@ def probe(source: model.Source, options: options.MediaOptions,
             raise
         LOG.info('%s. Its size is assumed to be %d bytes', e,
                  options.default_size)
-        return Probe(options.default_size, guessed=True)
+        return Probe(options.default_size)
 
 
 def of_upload(name: str, head: bytes, size: int | None, length: int | None,
@@ -78,12 +114,12 @@ def of_upload(name: str, head: bytes, size: int | None, length: int | None,
     """Determine the size of an image that a client uploads.
 
     :param name: file name
-    :param head: its first `image_format.NEEDED` bytes, or all
+    :param head: its first `NEEDED` bytes, or all
     :param size: size of the disk according to the client; None if unknown
     :param length: of the file in bytes, or more; None if unknown
     :raises: `errors.InvalidValue` if the size is not known or too large
     """
-    format_ = image_format.of(head)
+    format_ = format_of(head)
     compression = format_.compression
     if compression and size is not None and size <= (length or 0):
         # Right if the content cannot be compressed, or that of the file.
@@ -99,7 +135,7 @@ def of_upload(name: str, head: bytes, size: int | None, length: int | None,
     if total > LARGEST:
         raise errors.InvalidValue(
             'Size', total, message=f'{name} is too large: {total} bytes')
-    return Probe(total, length, format_.name, compression)
+    return Probe(total, length)
 
 
 def _default_size_allowed(error: errors.MediaUnreachable, url: str,
@@ -123,10 +159,10 @@ def _probe(fetcher: fetch.Fetcher, options: options.MediaOptions, url: str
     parsed = url_policy.parse(url)
     seconds = options.probe_seconds / 2     # two requests at most
     length = _head(fetcher, seconds)
-    format_ = image_format.Format()
+    format_ = Format()
     if length is None:
         length, head = _first_bytes(fetcher, seconds)
-        format_ = image_format.of(head)
+        format_ = format_of(head)
     elif not parsed.path.partition('?')[0].lower().endswith('.iso'):
         format_ = _detect_format(fetcher, seconds)
     size = format_.bytes
@@ -144,7 +180,7 @@ def _probe(fetcher: fetch.Fetcher, options: options.MediaOptions, url: str
     if size > LARGEST:
         raise errors.MediaUnreachable(
             f'{parsed.shown} is too large: {size} bytes', parsed.shown, 'size')
-    return Probe(size, length, format_.name, format_.compression)
+    return Probe(size, length)
 
 
 def _head(fetcher: fetch.Fetcher, seconds: float) -> int | None:
@@ -164,7 +200,7 @@ def _head(fetcher: fetch.Fetcher, seconds: float) -> int | None:
 def _first_bytes(fetcher: fetch.Fetcher, seconds: float
                  ) -> tuple[int | None, bytes]:
     """Return the length, if known, and first bytes of an image, by GET."""
-    headers = {'Range': f'bytes=0-{image_format.NEEDED - 1}'}
+    headers = {'Range': f'bytes=0-{NEEDED - 1}'}
     with fetcher.request('GET', headers, seconds=seconds) as response:
         if response.status == 206:
             match = _RANGE.fullmatch(
@@ -180,15 +216,15 @@ def _first_bytes(fetcher: fetch.Fetcher, seconds: float
             return 0, b''
         else:
             raise fetch.status_error(response)
-        head = response.read(image_format.NEEDED) if response.plain else b''
+        head = response.read(NEEDED) if response.plain else b''
         return length, head
 
 
 def _detect_format(fetcher: fetch.Fetcher, seconds: float
-                   ) -> image_format.Format:
+                   ) -> Format:
     """Return the format of an image whose length is known."""
     try:
-        return image_format.of(_first_bytes(fetcher, seconds)[1])
+        return format_of(_first_bytes(fetcher, seconds)[1])
     except errors.MediaUnreachable as e:
         LOG.debug('GET request failed: %s', e)
-        return image_format.Format()
+        return Format()

@@ -15,7 +15,6 @@ starts, stops or reboots the VM or changes its boot order.
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 import logging
 import typing
@@ -24,6 +23,7 @@ from sushy_kubevirt.kube import api_resources
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.kube import json_patch
 from sushy_kubevirt.kube import retry
+from sushy_kubevirt.kube import stored_names
 from sushy_kubevirt.machine import boot_overrides
 from sushy_kubevirt.machine import changes as vm_changes
 from sushy_kubevirt.machine.media import ca_certificates
@@ -49,9 +49,6 @@ if typing.TYPE_CHECKING:
 _ResultT = typing.TypeVar('_ResultT')
 
 LOG = logging.getLogger(__name__)
-
-#: In KubeVirt's refusal of an empty drive when its feature gate is off.
-_GATE = 'DeclarativeHotplugVolumes'
 
 #: Attempts to delete an abandoned DataVolume before another name is used.
 _LEFTOVER_TRIES = 6
@@ -293,18 +290,16 @@ class _Insertion:
 
     def _reserve(self, state: vm_state.VmState) -> None:
         record = media_annotation.read(state.vm)
-        reservation = record.reservations.get(self._device.id)
-        own = reservation
-        if reservation is not None and reservation.id != self._entry.id:
-            own = None
-        if own is not None and own.volume not in (
+        reservation = record.reservations.pop(self._device.id, None)
+        own = reservation is not None and reservation.id == self._entry.id
+        if reservation is not None and own and reservation.volume not in (
                 self._taken_names | self._busy_names):
-            self._entry = own       # an earlier attempt was carried out
+            self._entry = reservation   # an earlier attempt was carried out
             self._reserved = True
             return
-        if self._reserved and own is None:
+        if self._reserved and not own:
             raise _superseded(self._machine, self._device)
-        if own is None:
+        if not own:
             record.discard(reservation)
         names = [name for name in media_annotation.slots(
             self._machine.name, self._device.id)
@@ -315,8 +310,6 @@ class _Insertion:
                 f'{self._machine.qualified_name} are used by other objects: '
                 f'{", ".join(sorted(self._taken_names))}. Delete those that '
                 'are not needed')
-        if own is not None:
-            del record.reservations[self._device.id]
         # Prefer names that are not listed as obsolete: a late process may
         # still create those. Names whose claim still exists come last.
         taken = record.names() - {
@@ -334,9 +327,7 @@ class _Insertion:
         self._busy_names.discard(free[0])
         self._entry = dataclasses.replace(self._entry, volume=free[0])
         record.reservations[self._device.id] = self._entry
-        edited = copy.deepcopy(state.vm)
-        media_annotation.write(edited, record)
-        json_patch.send(self._machine, state.vm, edited)
+        media_annotation.patch(self._machine, state.vm, record)
         self._reserved = True
 
     # Step 3
@@ -432,14 +423,14 @@ class _Insertion:
 
     def _check_secret(self) -> None:
         """Check that no other Secret has the name that CDI will read."""
-        try:
-            image_credentials.check_name(self._machine, self._entry)
-        except image_credentials.ForeignSecret:
-            raise _NameTaken('a Secret not made by a BMC has it') from None
-        except image_credentials.StaleSecret:
-            self._name_busy(errors.Conflict(
-                f'The Secret of the previous medium of {self._device.id} of '
-                f'{self._machine.qualified_name} still exists'))
+        secret = image_credentials.conflicting(self._machine, self._entry)
+        if secret is None:
+            return
+        if secret.get('type') != stored_names.IMAGE_SERVER:
+            raise _NameTaken('a Secret not made by a BMC has it')
+        self._name_busy(errors.Conflict(
+            f'The Secret of the previous medium of {self._device.id} of '
+            f'{self._machine.qualified_name} still exists'))
 
     def _name_busy(self, conflict: errors.Conflict) -> typing.NoReturn:
         """Try another name; when all have claims, wait for this one."""
@@ -504,7 +495,7 @@ class _Insertion:
             self._patch_vm(state, hotplug, strict)
         except errors.Rejected as e:
             # The feature gate was disabled after it was read.
-            if not hotplug or _GATE not in str(e):
+            if not hotplug or drives.GATE not in str(e):
                 raise
             self._patch_vm(state, False, strict)
 
@@ -595,9 +586,7 @@ class _Insertion:
                 and not self._may_exist):
             # Listed by the operation that replaced this one.
             del record.obsolete[self._entry.volume]
-        edited = copy.deepcopy(state.vm)
-        media_annotation.write(edited, record)
-        json_patch.send(self._machine, state.vm, edited)
+        media_annotation.patch(self._machine, state.vm, record)
 
 
 def delete_obsolete(machine: manager.Machine) -> None:

@@ -9,11 +9,13 @@ nothing is deleted because of the record alone.
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import hashlib
 import re
 import typing
 
+from sushy_kubevirt.kube import json_patch
 from sushy_kubevirt.kube import stored_names
 from sushy_kubevirt.machine import bmc_annotations
 from sushy_kubevirt.machine.media import model
@@ -192,6 +194,17 @@ def write(vm: objects.VirtualMachine, record: Record) -> None:
     }
     bmc_annotations.write(vm, stored_names.MEDIA, {
         member: content for member, content in value.items() if content})
+
+
+def patch(machine: json_patch.VmPatcher, vm: objects.VirtualMachine,
+          record: Record) -> None:
+    """Write a record by a patch.
+
+    :param vm: as it was read from the API
+    """
+    edited = copy.deepcopy(vm)
+    write(edited, record)
+    json_patch.send(machine, vm, edited)
 
 
 def drives(vm: objects.VirtualMachine) -> set[str]:

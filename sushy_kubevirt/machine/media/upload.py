@@ -9,7 +9,6 @@ reports the upload as failed.
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 import json
 import logging
@@ -18,7 +17,6 @@ import typing
 
 from sushy_kubevirt.kube import api_resources
 from sushy_kubevirt.kube import errors
-from sushy_kubevirt.kube import json_patch
 from sushy_kubevirt.kube import stored_names
 from sushy_kubevirt.machine.media import datavolumes
 from sushy_kubevirt.machine.media import media_annotation
@@ -92,13 +90,11 @@ class Upload:
         self._length = probe.length
         self._media = machine.cluster.media
         self._stop = upload_stream.Stop()
-        self._finished = threading.Event()
         self._progress = 0.0
 
     def stop(self) -> None:
         """Stop it, from another thread."""
         self._stop.set()
-        self._finished.set()
 
     def run(self) -> Exception | None:
         """Upload the image; record a failure in the VM's annotation.
@@ -126,7 +122,7 @@ class Upload:
             self._record_failure('UploadFailed', str(e))
             return e
         finally:
-            self._finished.set()
+            self._stop.set()
             self._media.uploads.pop(self._entry.id, None)
 
     def _upload(self) -> None:
@@ -141,10 +137,10 @@ class Upload:
                     raise
                 LOG.info('DataVolume %s: upload interrupted, trying again: %s',
                          self._entry.volume, e)
-                self._finished.wait(tries)
+                self._stop.wait(tries)
 
     def _is_finished(self) -> bool:
-        return self._finished.is_set() or self.machine.cluster.closing.is_set()
+        return self._stop.is_set() or self.machine.cluster.closing.is_set()
 
     def _wait(self) -> None:
         """Wait until CDI accepts an upload."""
@@ -218,7 +214,7 @@ class Upload:
             except errors.MachineError as e:
                 LOG.info('DataVolume %s: heartbeat of the upload failed: %s',
                          self._entry.volume, e)
-            if self._finished.wait(HEARTBEAT_SECONDS):
+            if self._stop.wait(HEARTBEAT_SECONDS):
                 return
 
     def _refuse(self) -> None:
@@ -237,14 +233,12 @@ class Upload:
             message += '; upload the image again'
 
         def step(state: vm_state.VmState) -> None:
-            edited = copy.deepcopy(state.vm)
-            record = media_annotation.read(edited)
+            record = media_annotation.read(state.vm)
             for id_, entry in record.media.items():
                 if entry.id == self._entry.id and not entry.reason:
                     record.media[id_] = dataclasses.replace(
                         entry, reason=reason, message=message[:500])
-            media_annotation.write(edited, record)
-            json_patch.send(self.machine, state.vm, edited)
+            media_annotation.patch(self.machine, state.vm, record)
 
         try:
             self.machine.write(step)

@@ -48,25 +48,18 @@ class Stopped(errors.MachineError):
     """The upload was stopped by `Stop.set`."""
 
 
-class Stop:
-    """Stops an upload from another thread.
-
-    Like a `threading.Event` that also breaks the connections at once.
-    """
+class Stop(threading.Event):
+    """Stops an upload from another thread; breaks its connections at once."""
 
     def __init__(self) -> None:
+        super().__init__()
         self._lock = threading.Lock()
         self._callbacks: list[abc.Callable[[], None]] = []
-        self._set = False
-
-    def is_set(self) -> bool:
-        """Return whether it was stopped."""
-        return self._set
 
     def set(self) -> None:
         """Stop the upload, also one that starts later."""
         with self._lock:
-            self._set = True
+            super().set()
             for callback in self._callbacks:
                 callback()
 
@@ -76,7 +69,7 @@ class Stop:
         :raises: `Stopped` if it is set already
         """
         with self._lock:
-            if self._set:
+            if self.is_set():
                 raise Stopped('The upload was stopped')
             self._callbacks.append(callback)
 
@@ -156,7 +149,14 @@ def send(readinto: abc.Callable[[memoryview], int], proxy_url: str,
         stop.add_callback(sender.shut_down)
         stop.add_callback(interrupt)
         sender.begin(total)
-        _copy(readinto, sender, total, progress, stop)
+        sent = 0
+        buffer = memoryview(bytearray(PIECE))
+        while (size := readinto(buffer)) and sender.send(buffer[:size]):
+            sent += size
+            if progress is not None:
+                progress(sent, total)
+        if not size and stop.is_set():
+            raise Stopped('The upload was stopped')
         sender.finish()
     except errors.MachineError:
         if stop.is_set():
@@ -166,21 +166,6 @@ def send(readinto: abc.Callable[[memoryview], int], proxy_url: str,
         stop.remove_callback(interrupt)
         stop.remove_callback(sender.shut_down)
         sender.close()
-
-
-def _copy(readinto: abc.Callable[[memoryview], int], sender: _Sender,
-          total: int | None, progress: Progress | None, stop: Stop) -> None:
-    """Send an image; the parameters are those of `send`."""
-    sent = 0
-    buffer = memoryview(bytearray(PIECE))
-    while size := readinto(buffer):
-        if not sender.send(buffer[:size]):
-            return
-        sent += size
-        if progress is not None:
-            progress(sent, total)
-    if stop.is_set():
-        raise Stopped('The upload was stopped')
 
 
 class _Sender:

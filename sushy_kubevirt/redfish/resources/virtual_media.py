@@ -13,7 +13,6 @@ import flask
 
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.machine import media
-from sushy_kubevirt.machine.media import image_format
 from sushy_kubevirt.machine.media import image_size
 from sushy_kubevirt.redfish.protocol import application
 from sushy_kubevirt.redfish.protocol import authentication
@@ -273,7 +272,7 @@ def upload(machine: machine.Machine, device: str) -> _Answer:
 def _upload(machine: machine.Machine, device: media.Device) -> _Answer:
     settings = application.current().systems.settings
     form = multipart.Form(_PARAMETERS_PART, _FILE_PART)
-    form.read_head(image_format.NEEDED)
+    form.read_head(image_size.NEEDED)
     values = payload.validated(form.values, _UPLOAD_PARAMETERS)
     size = values.get('Size')
     if size is not None and (size is True or size < 1):

@@ -14,6 +14,7 @@ from sushy_kubevirt.machine.media import model
 from sushy_kubevirt.machine import options
 
 SLOT = 'node-bmc-cd-0'
+OTHER = {'metadata': {'name': SLOT}}
 VOLUME = {'metadata': {'name': SLOT, 'uid': 'dv-uid'}}
 SOURCE = model.Source('u', 'me', 'pass')
 
@@ -105,8 +106,9 @@ class CredentialsTestCase(base.BaseTestCase):
         client = Client()
         self.create(client, credentials=False)
         self.create(client, upload=True)
-        image_credentials.check_name(machine(client), entry(credentials=False))
-        image_credentials.check_name(machine(client, None), entry())
+        image_credentials.conflicting(
+            machine(client), entry(credentials=False))
+        image_credentials.conflicting(machine(client, None), entry())
         self.assertEqual([], client.requests)
 
     def test_lost_response_is_retried(self):
@@ -137,19 +139,11 @@ class CredentialsTestCase(base.BaseTestCase):
         self.assertEqual('a1', client.secrets[SLOT]['metadata'][
             'annotations']['sushy-kubevirt.openstack.org/media-attempt'])
 
-    def test_check_name(self):
+    def test_conflicting(self):
         for secrets, expected in (
-            ([], None),
-            ([secret('a1')], None),
-            ([secret('a0')], image_credentials.StaleSecret),
-            ([secret('a0', 'Opaque')], image_credentials.ForeignSecret),
-            ([{'metadata': {'name': SLOT}}], image_credentials.ForeignSecret),
-        ):
+                ([], None), ([secret('a1')], None),
+                ([secret('a0')], secret('a0')),
+                ([OTHER], OTHER)):
             with self.subTest(secrets=secrets):
-                handle = machine(Client(*secrets))
-                if expected is None:
-                    image_credentials.check_name(handle, entry())
-                else:
-                    self.assertRaises(
-                        expected, image_credentials.check_name, handle, entry()
-                    )
+                self.assertEqual(expected, image_credentials.conflicting(
+                    machine(Client(*secrets)), entry()))

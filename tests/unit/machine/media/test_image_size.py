@@ -10,7 +10,6 @@ import fixtures
 from oslotest import base
 
 from sushy_kubevirt.kube import errors
-from sushy_kubevirt.machine.media import image_format
 from sushy_kubevirt.machine.media import image_size
 from sushy_kubevirt.machine.media import model
 from sushy_kubevirt.machine import options
@@ -88,7 +87,7 @@ class TestSize(ProbeTestCase):
             'size', server.url + '/a.iso', names={})).endswith(
                 'its server does not report one'))
         self.assertEqual(
-            image_size.Probe(1 << 30, guessed=True),
+            image_size.Probe(1 << 30),
             self.probe(server.url + '/a.iso', default_size=1 << 30))
 
     def test_invalid_sizes_are_refused(self):
@@ -129,7 +128,7 @@ class TestFormats(ProbeTestCase):
     def test_virtual_size_of_qcow2(self):
         server = self.serve(file_servers.image(QCOW2 + bytes(5000)))
         self.assertEqual(
-            image_size.Probe(5 << 30, len(QCOW2) + 5000, 'qcow2'),
+            image_size.Probe(5 << 30, len(QCOW2) + 5000),
             self.probe(server.url + '/a.img'))
 
     def test_size_of_raw_image(self):
@@ -141,24 +140,24 @@ class TestFormats(ProbeTestCase):
         server = self.serve(file_servers.image(b'\xfd7zXZ\x00' + bytes(5000)))
         self.assertIn('compressed (xz)', str(
             self.refused('size', server.url + '/a.xz')))
-        self.assertTrue(self.probe(server.url + '/a.xz',
-                                   default_size=1 << 30).guessed)
+        self.assertEqual(1 << 30, self.probe(
+            server.url + '/a.xz', default_size=1 << 30).bytes)
 
     def test_format_by_header(self):
         vmdk = b'KDMV' + bytes(8) + struct.pack('<Q', 2048)
         vdi = bytes(64) + b'\x7f\x10\xda\xbe' + bytes(300) + struct.pack(
             '<Q', 7 << 20)
         for head, expected in (
-            (b'', image_format.Format()),
-            (b'QFI\xfb', image_format.Format()),
-            (QCOW2, image_format.Format('qcow2', bytes=5 << 30)),
-            (vmdk, image_format.Format('vmdk', bytes=1 << 20)),
-            (vdi, image_format.Format('vdi', bytes=7 << 20)),
-            (b'\x1f\x8b\x08', image_format.Format(compression='gz')),
-            (b'\x28\xb5\x2f\xfd', image_format.Format(compression='zst')),
-            (bytes(512), image_format.Format()),
+            (b'', image_size.Format()),
+            (b'QFI\xfb', image_size.Format()),
+            (QCOW2, image_size.Format(bytes=5 << 30)),
+            (vmdk, image_size.Format(bytes=1 << 20)),
+            (vdi, image_size.Format(bytes=7 << 20)),
+            (b'\x1f\x8b\x08', image_size.Format('gz')),
+            (b'\x28\xb5\x2f\xfd', image_size.Format('zst')),
+            (bytes(512), image_size.Format()),
         ):
-            self.assertEqual(expected, image_format.of(head))
+            self.assertEqual(expected, image_size.format_of(head))
 
     def test_implausible_virtual_size_is_refused(self):
         head = b'QFI\xfb' + struct.pack('>IQIIQ', 3, 0, 0, 16, 2 ** 63)
@@ -187,8 +186,8 @@ class TestRefusals(ProbeTestCase):
             url = server.url
         error = self.refused('unreachable', url + '/a.iso')
         self.assertIn('Connection refused', str(error))
-        self.assertTrue(self.probe(url + '/a.iso',
-                                   default_size=1 << 30).guessed)
+        self.assertEqual(1 << 30, self.probe(
+            url + '/a.iso', default_size=1 << 30).bytes)
 
     def test_no_response_at_all(self):
         port = self.useFixture(black_hole.BlackHole()).port
@@ -212,8 +211,8 @@ class TestRefusals(ProbeTestCase):
         self.refused('unreachable', url, default_size=1 << 30)
         self.refused('unreachable', url, default_size=1 << 30,
                      allowed_hosts=('10.0.0.0/8',))
-        self.assertTrue(self.probe(
-            url, default_size=1 << 30, allowed_hosts=('*.invalid',)).guessed)
+        self.assertEqual(1 << 30, self.probe(
+            url, default_size=1 << 30, allowed_hosts=('*.invalid',)).bytes)
         self.refused('unreachable', url, default_size=1 << 30,
                      allowed_hosts=('*',), denied_hosts=('10.96.0.0/12',))
 
