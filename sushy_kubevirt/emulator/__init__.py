@@ -9,6 +9,5 @@ endpoint remains.
 
 - `plugin` installs the views and selects the drivers;
 - `settings` reads the options of the config file;
-- `system_driver` connects to the cluster and decides which VMs are served;
-- `media_driver` replaces sushy-tools' media driver.
+- `system_driver` connects to the cluster and decides which VMs are served.
 """

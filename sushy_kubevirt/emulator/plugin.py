@@ -15,8 +15,8 @@ replaced members are in this module, as of sushy-tools 2.2.0;
                        Replaced by the driver that
                        SUSHY_EMULATOR_SYSTEM_DRIVER names, an entry point;
                        without that option, upstream's choice.
-`Application.vmedia`   With the kubevirt driver, the media driver of that
-                       name, an entry point; else upstream's choice.
+`Application.vmedia`   With the kubevirt driver one that refuses all calls:
+                       upstream's would download images. No view uses it.
 `register_blueprint`,  Called first after the config file was read, under a
 `run`                  WSGI server and by the command sushy-emulator: invalid
                        options are reported here. `run` also moves TLS
@@ -84,9 +84,6 @@ LOG = logging.getLogger(__name__)
 DRIVER = 'SUSHY_EMULATOR_SYSTEM_DRIVER'
 NAMESPACE = 'sushy_tools.emulator.systems'
 
-#: Entry point group of media drivers; the name is that of the system driver.
-MEDIA_NAMESPACE = 'sushy_tools.emulator.vmedia'
-
 #: gunicorn exits when a worker ends with code 3 ("worker failed to boot");
 #: with any other it restarts workers forever.
 _EXIT = 3
@@ -124,7 +121,8 @@ def enable() -> None:
     application.systems = property(
         lambda app: _state(app).systems(upstream_systems))
     application.vmedia = property(
-        lambda app: _state(app).vmedia(upstream_vmedia))
+        lambda app: _Nothing() if _state(app).kubevirt_selected()
+        else upstream_vmedia(app))
 
     @functools.wraps(stock['register_blueprint'])
     def register_blueprint(app: typing.Any, *args: typing.Any,
@@ -214,7 +212,7 @@ def clone(app: typing.Any, config: abc.Mapping[str, object],
 
 
 class _Nothing:
-    """The driver of the template: it has no machines."""
+    """A driver that refuses all calls, such as that of the template."""
 
     def __getattr__(self, name: str) -> typing.NoReturn:
         raise error.NotSupportedError(
@@ -243,8 +241,6 @@ class _State:
         self.responses = response_cache.ResponseCache(
             response_cache.MAX_BYTES if driver is None
             else response_cache.SHARED_BYTES)
-        # The system driver, and the media driver for it.
-        self._vmedia: tuple[object, object] | None = None
         # Result of `serves_kubevirt`; None before the first request.
         self._serves_kubevirt: bool | None = None
         self._started_in: int | None = None     # process ID
@@ -305,22 +301,6 @@ class _State:
                 self._create_driver()
         return self._driver
 
-    def vmedia(self, upstream: abc.Callable[[typing.Any], typing.Any]
-               ) -> typing.Any:
-        """Return the virtual media driver.
-
-        :param upstream: getter of upstream's choice
-        """
-        if not self._is_kubevirt():
-            return upstream(self._app)
-        driver = self.systems(upstream)
-        if self._vmedia is None or self._vmedia[0] is not driver:
-            media_class: typing.Any = stevedore.DriverManager(
-                MEDIA_NAMESPACE, self._name()).driver
-            self._vmedia = (driver, media_class(
-                self._app.config, self._app.logger, driver))
-        return self._vmedia[1]
-
     def serves_kubevirt(self) -> bool:
         """Return whether the kubevirt driver serves the requests.
 
@@ -364,14 +344,6 @@ class _State:
         name = self._name()
         return name is not None and issubclass(_load(name),
                                                system_driver.KubeVirtDriver)
-
-    def use(self, driver: system_driver.KubeVirtDriver) -> None:
-        """Use a driver that a test created."""
-        self._close_driver()
-        self._driver = driver
-        self.services = service_context.Services(
-            driver.settings, driver.cluster)
-        self._arguments = (self._name(), (), driver.settings)
 
     def _create_driver(self) -> None:
         """Create the driver, unless the present one has the same arguments.

@@ -158,7 +158,7 @@ def parse(url: str) -> ParsedUrl:
         urllib.parse.unquote(text or '', errors='strict')
         for text in (parts.username, parts.password)],
         'its user name or password is not UTF-8 in percent-encoding')
-    host = _host(parts.hostname, parts.netloc)
+    host = _canonical_host(parts.hostname, parts.netloc)
     port = port or _PORTS[scheme]
     path = urllib.parse.quote(parts.path, _PATH_SAFE) or '/'
     if parts.query:
@@ -181,7 +181,7 @@ def _valid(function: abc.Callable[[], _ResultT], why: str) -> _ResultT:
         raise _refused('', why) from None
 
 
-def _host(text: str, netloc: str) -> str:
+def _canonical_host(text: str, netloc: str) -> str:
     """Return the host of a URL: an address in canonical form, or a name."""
     if '[' in netloc.rpartition('@')[2]:
         try:
@@ -264,7 +264,7 @@ def check(url: str | ParsedUrl, options: options.UrlOptions
     if rules.denies_name(url.host):
         raise _refused(url.shown, f'{url.host} {_denied(options)}')
     addresses, canonical = _resolve(url)
-    if not rules.excepts_name(url.host) and rules.denies_name(canonical):
+    if not rules.excepted.has_name(url.host) and rules.denies_name(canonical):
         raise _refused(url.shown, f'{canonical} ({url.host}) '
                        f'{_denied(options)}')
     for address in addresses:
@@ -285,8 +285,9 @@ def is_allowed_name(url: str, options: options.UrlOptions) -> bool:
     """
     host = parse(url).host
     rules = _rules(options)
-    return (bool(options.allowed_hosts) and rules.allows_name(host)
-            and (rules.excepts_name(host) or not rules.denies_hosts))
+    return (bool(options.allowed_hosts) and rules.allowed.has_name(host)
+            and (rules.excepted.has_name(host) or not (
+                any(rules.denied) or rules.denied_ports)))
 
 
 def _resolve(url: ParsedUrl) -> tuple[tuple[_Address, ...], str]:
@@ -360,8 +361,8 @@ def _reason_to_refuse(address: _Address, url: ParsedUrl,
                 options, 'allow_link_local', _ALLOWS)
         if rules.denies_address(plain, url):
             return _denied(options)
-    if options.allowed_hosts and not rules.allows_name(
-            url.host) and not _within(address, rules.allowed_networks):
+    if options.allowed_hosts and not rules.allowed.has_name(
+            url.host) and not _within(address, rules.allowed.networks):
         return option_hints.hint(
             options, 'allowed_hosts', 'is not in {}') or 'is not allowed'
     return ''
@@ -372,47 +373,36 @@ def _denied(options: options.UrlOptions) -> str:
         options, 'denied_hosts', 'is in {}') or 'is denied'
 
 
-@dataclasses.dataclass(frozen=True)
-class _Rules:
+class _Hosts(typing.NamedTuple):
+    """An option with names and networks, parsed."""
+
+    names: tuple[str, ...]
+    networks: tuple[_Network, ...]
+
+    def has_name(self, host: str) -> bool:
+        return any(name in ('*', host) or (
+            name.startswith('*.') and host.endswith(name[1:]))
+            for name in self.names)
+
+
+class _Rules(typing.NamedTuple):
     """The options ALLOWED_HOSTS, DENIED_HOSTS and DENIED_EXCEPT, parsed."""
 
-    allowed_names: tuple[str, ...]
-    allowed_networks: tuple[_Network, ...]
-    denied_names: tuple[str, ...]
-    denied_networks: tuple[_Network, ...]
-    excepted_names: tuple[str, ...]
-    excepted_networks: tuple[_Network, ...]
+    allowed: _Hosts
+    denied: _Hosts
+    excepted: _Hosts
     denied_ports: frozenset[AddressAndPort]
 
-    @property
-    def denies_hosts(self) -> bool:
-        return bool(self.denied_names or self.denied_networks
-                    or self.denied_ports)
-
-    def allows_name(self, host: str) -> bool:
-        return _matches(host, self.allowed_names)
-
-    def excepts_name(self, host: str) -> bool:
-        return _matches(host, self.excepted_names)
-
     def denies_name(self, host: str) -> bool:
-        return (_matches(host, self.denied_names)
-                and not self.excepts_name(host))
+        return (self.denied.has_name(host)
+                and not self.excepted.has_name(host))
 
     def denies_address(self, address: _Address, url: ParsedUrl) -> bool:
-        if self.excepts_name(url.host) or _within(
-                address, self.excepted_networks):
+        if self.excepted.has_name(url.host) or _within(
+                address, self.excepted.networks):
             return False
         return AddressAndPort(address, url.port) in self.denied_ports or (
-            _within(address, self.denied_networks))
-
-
-def _matches(host: str, names: abc.Iterable[str]) -> bool:
-    for name in names:
-        if name == '*' or name == host or (
-                name.startswith('*.') and host.endswith(name[1:])):
-            return True
-    return False
+            _within(address, self.denied.networks))
 
 
 def _rules(options: options.UrlOptions) -> _Rules:
@@ -444,26 +434,18 @@ def read_hosts(path: str) -> tuple[str, ...]:
 def _parsed(allowed: tuple[str, ...], denied: tuple[str, ...],
             excepted: tuple[str, ...]) -> _Rules:
     ports = {entry: address_and_port(entry) for entry in denied}
-    allowed_names, allowed_networks = _names_and_networks(allowed)
-    denied_names, denied_networks = _names_and_networks(
-        entry for entry in denied if ports[entry] is None)
-    excepted_names, excepted_networks = _names_and_networks(excepted)
     return _Rules(
-        allowed_names, allowed_networks, denied_names, denied_networks,
-        excepted_names, excepted_networks,
-        frozenset(filter(None, ports.values())))
+        _hosts(allowed),
+        _hosts(entry for entry in denied if ports[entry] is None),
+        _hosts(excepted), frozenset(filter(None, ports.values())))
 
 
-def _names_and_networks(entries: abc.Iterable[str]
-                        ) -> tuple[tuple[str, ...], tuple[_Network, ...]]:
-    names, networks = [], []
-    for entry in entries:
-        parsed = network(entry)
-        if parsed is None:
-            names.append(entry.lower().rstrip('.'))
-        else:
-            networks.append(parsed)
-    return tuple(names), tuple(networks)
+def _hosts(entries: abc.Iterable[str]) -> _Hosts:
+    parsed = {entry: network(entry) for entry in entries}
+    return _Hosts(
+        tuple(entry.lower().rstrip('.') for entry, known in parsed.items()
+              if known is None),
+        tuple(filter(None, parsed.values())))
 
 
 def address_and_port(entry: str) -> AddressAndPort | None:

@@ -24,10 +24,8 @@ from oslotest import base
 from sushy_tools.emulator import api_utils
 from sushy_tools.emulator import auth_basic
 from sushy_tools.emulator import main
-from sushy_tools.emulator.resources import vmedia
 from sushy_tools import error
 
-from sushy_kubevirt.emulator import media_driver
 from sushy_kubevirt.emulator import plugin
 from sushy_kubevirt.redfish.protocol import server_errors
 from sushy_kubevirt.redfish import routes
@@ -162,15 +160,6 @@ class TestUpstream(base.BaseTestCase):
         self.assertEqual(
             set(), found - media_views - routes.replaced_endpoints())
 
-    def test_methods_of_media_driver(self):
-        methods = {name for name in dir(vmedia.BaseDriver)
-                   if not name.startswith('_')}
-        self.assertEqual({
-            'add_certificate', 'delete_certificate', 'devices', 'driver',
-            'eject_image', 'get_device_image_info', 'get_device_media_types',
-            'get_device_name', 'insert_image', 'list_certificates',
-            'replace_certificate', 'update_device_info'}, methods)
-
     def test_methods_of_authentication_middleware(self):
         self.assertEqual(['__call__', 'format_exception'],
                          self.upstream['middleware'])
@@ -210,20 +199,16 @@ class TestSelection(redfish.RedfishTestCase):
         exc = self.assertRaises(SystemExit, self.app.sushy_kubevirt.check)
         self.assertEqual(3, exc.code)
 
-    def test_media_driver_belongs_to_system_driver(self):
-        driver = self.app.vmedia
-        self.assertIsInstance(driver, media_driver.KubeVirtDriver)
-        self.assertIs(driver, self.app.vmedia)
-        fakes.application(self, fakes.Cluster(fakes.Machine(fakes.B, 'b')))
-        self.assertIsNot(driver, self.app.vmedia)
-        self.assertIsInstance(self.app.vmedia, media_driver.KubeVirtDriver)
+    def test_media_driver_refuses_all_calls(self):
+        self.assertRaises(error.NotSupportedError,
+                          lambda: self.app.vmedia.devices)
 
     def test_concurrent_first_requests_install_routes_once(self):
         installed = []
         self.useFixture(fixtures.MockPatchObject(
             routes, 'install', lambda app: installed.append(app)))
         state = plugin._State(self.app)
-        state.use(self.app.systems)
+        fakes.use(state, self.app.systems)
         barrier = threading.Barrier(8)
 
         def first():
@@ -248,7 +233,7 @@ class TestSelection(redfish.RedfishTestCase):
     def test_driver_of_second_config_file(self):
         """--config may name another driver than SUSHY_EMULATOR_CONFIG."""
         state = plugin._State(self.app)
-        state.use(self.app.systems)
+        fakes.use(state, self.app.systems)
         self.app.config[plugin.DRIVER] = 'fake'
         state.check()
         self.assertEqual('<fake>', state.systems(None).driver)

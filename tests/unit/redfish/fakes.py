@@ -23,6 +23,7 @@ from sushy_kubevirt.machine import options
 from sushy_kubevirt.machine import power_restore_policy
 from sushy_kubevirt.machine import power_state
 from sushy_kubevirt.machine import vm_state
+from sushy_kubevirt.redfish.services import service_context
 
 A = '6d8c9b46-4d5a-4a46-9d53-0000000000aa'
 B = '6d8c9b46-4d5a-4a46-9d53-0000000000bb'
@@ -377,9 +378,14 @@ def application(test, machines, **config):
     app.config.update({plugin.DRIVER: 'kubevirt', **config})
     vm = config.get('SUSHY_EMULATOR_KUBEVIRT_VM')
     machines.vm = objects.ObjectKey(*vm.split('/')) if vm else None
-    app.sushy_kubevirt.use(
-        system_driver.KubeVirtDriver.initialize(app.config, app.logger)(
-            machines
-        )
-    )
+    use(app.sushy_kubevirt, system_driver.KubeVirtDriver.initialize(
+        app.config, app.logger)(machines))
     return app
+
+
+def use(state, driver):
+    """Let an application's `plugin._State` use a driver."""
+    state._close_driver()
+    state._driver = driver
+    state.services = service_context.Services(driver.settings, driver.cluster)
+    state._arguments = (state._name(), (), driver.settings)
