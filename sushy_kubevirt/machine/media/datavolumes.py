@@ -40,7 +40,6 @@ class Status:
     :param progress: per cent; None while it is not known
     :param reason: one word, '' for none
     :param message: text that explains the reason
-    :param restarts: number of CDI's retries
     :param phase: CDI's phase
     """
 
@@ -48,7 +47,6 @@ class Status:
     progress: float | None = None
     reason: str = ''
     message: str = ''
-    restarts: int = 0
     phase: str = ''
 
 
@@ -156,10 +154,9 @@ def _status(volume: objects.DataVolume, phase: str) -> Status:
         return Status(model.State.FAILED, None, 'Deleted',
                       'The DataVolume is being deleted')
     reported = volume.get('status') or {}
-    restarts = reported.get('restartCount') or 0
     progress = _progress(reported.get('progress'))
     if phase == 'Succeeded':
-        return Status(model.State.READY, 100.0, restarts=restarts)
+        return Status(model.State.READY, 100.0)
     running, bound = (_condition(reported, type_)
                       for type_ in ('Running', 'Bound'))
     for condition, failed in ((running, _is_stuck), (bound, _is_refused)):
@@ -167,23 +164,22 @@ def _status(volume: objects.DataVolume, phase: str) -> Status:
                 condition.get('reason') or ''):
             return Status(model.State.FAILED, progress,
                           condition['reason'],
-                          condition.get('message') or '', restarts)
+                          condition.get('message') or '')
     if phase == 'Failed':
         reason = running.get('reason') or bound.get('reason') or phase
         message = running.get('message') or bound.get('message') or (
             'CDI reports the phase Failed')
-        return Status(model.State.FAILED, progress, reason, message,
-                      restarts)
+        return Status(model.State.FAILED, progress, reason, message)
     state = model.State.WAITING
     if phase in ('ImportInProgress', 'UploadReady'):
         state = model.State.IMPORTING
     if running.get('status') == 'True':
         # CSI storage binds the claim when it is filled; until then ``Bound``
         # reports a wait that is normal.
-        return Status(state, progress, restarts=restarts)
+        return Status(state, progress)
     shown = running if running.get('message') else bound
     return Status(state, progress, shown.get('reason') or '',
-                  shown.get('message') or '', restarts)
+                  shown.get('message') or '')
 
 
 def _is_stuck(reason: str) -> bool:

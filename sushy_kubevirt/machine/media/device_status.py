@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import typing
-from urllib import parse
 
 from sushy_kubevirt.kube import stored_names
 from sushy_kubevirt.machine.media import datavolumes
@@ -24,12 +23,8 @@ if typing.TYPE_CHECKING:
     from sushy_kubevirt.kube import objects
     from sushy_kubevirt.machine.media import import_watcher
 
-#: Phases of a hotplugged volume that is visible in the guest.
-_PLUGGED = ('Ready',)
 
-
-def medium(device: model.Device, entry: media_annotation.Entry | None,
-           state: vm_state.VmState,
+def medium(entry: media_annotation.Entry | None, state: vm_state.VmState,
            observed: import_watcher.ObservedVolume | None
            ) -> model.Medium | None:
     """Build the medium of a device, None for an empty one.
@@ -43,14 +38,10 @@ def medium(device: model.Device, entry: media_annotation.Entry | None,
     status = _status(entry, observed)
     if status.state is model.State.READY and not waits:
         status = _plugged(entry, state) or status
-    return model.Medium(
-        url=entry.url, image_name=image_name(entry.url),
-        write_protected=entry.write_protected, state=status.state,
-        progress=status.progress, reason=status.reason,
-        message=status.message, pending_restart=waits,
-        data_volume=entry.volume, task=entry.id, since=entry.since,
-        http_boot=device is model.HTTP_BOOT, method=entry.method,
-        protocol=entry.protocol, verify=entry.verify)
+    return _medium(
+        entry, state=status.state, progress=status.progress,
+        reason=status.reason, message=status.message, pending_restart=waits,
+        task=entry.id)
 
 
 def ejected(entry: media_annotation.Entry | None,
@@ -65,19 +56,16 @@ def ejected(entry: media_annotation.Entry | None,
             vmi, entry.drive, entry.volume):
         return None
     reason, message = power_state.sync_failure(vmi)
+    return _medium(entry, state=model.State.EJECTING, reason=reason,
+                   message=message)
+
+
+def _medium(entry: media_annotation.Entry, **fields: typing.Any
+            ) -> model.Medium:
     return model.Medium(
-        url=entry.url, image_name=image_name(entry.url),
-        write_protected=entry.write_protected, state=model.State.EJECTING,
-        reason=reason, message=message, data_volume=entry.volume,
-        since=entry.since, method=entry.method, protocol=entry.protocol,
-        verify=entry.verify)
-
-
-def image_name(url: str) -> str:
-    """Return the last part of a URL's path; the host if it has none."""
-    parts = parse.urlsplit(url)
-    return parse.unquote(parts.path.rstrip('/').rpartition('/')[2]) or (
-        parts.hostname or '')
+        url=entry.url, write_protected=entry.write_protected,
+        data_volume=entry.volume, since=entry.since, method=entry.method,
+        protocol=entry.protocol, verify=entry.verify, **fields)
 
 
 def _status(entry: media_annotation.Entry,
@@ -121,7 +109,7 @@ def _plugged(entry: media_annotation.Entry, state: vm_state.VmState
     reason = message = ''
     for volume in vmi['status'].get('volumeStatus') or ():
         if volume.get('name') == entry.drive:
-            plugged = volume.get('phase') in _PLUGGED
+            plugged = volume.get('phase') == 'Ready'
             if plugged and drives.uses(vmi, entry.volume):
                 return None
             if not plugged:

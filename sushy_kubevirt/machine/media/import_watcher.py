@@ -35,13 +35,11 @@ class ObservedVolume:
 
     :param version: its resourceVersion; None if it is not a number
     :param vm: uid of the owner VM; None if a VM does not own it
-    :param attempt: ID of the `media_annotation.Entry` it was made for
     """
 
     uid: str
     version: int | None
     vm: str | None
-    attempt: str | None
     status: datavolumes.Status
     annotations: dict[str, str]
 
@@ -122,7 +120,7 @@ class ImportWatcher:
                 status = datavolumes.Status(
                     model.State.FAILED, None, 'DataVolumeNotFound',
                     f'Its DataVolume {name} was deleted')
-                return ObservedVolume(uid, None, None, None, status, {})
+                return ObservedVolume(uid, None, None, status, {})
         return None
 
     def put(self, volume: objects.DataVolume) -> None:
@@ -132,7 +130,7 @@ class ImportWatcher:
         fresh = ObservedVolume(
             metadata.get('uid', ''),
             object_cache.version_number(metadata.get('resourceVersion')),
-            _vm(volume), datavolumes.attempt(volume), claim_problem.explained(
+            _vm(volume), claim_problem.explained(
                 datavolumes.status(volume), self._options.media),
             metadata.get('annotations') or {})
         with self._lock:

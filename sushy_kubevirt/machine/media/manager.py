@@ -153,7 +153,7 @@ class Manager:
         record = media_annotation.read(state.vm)
         entry = record.media.get(device.id)
         return device_status.medium(
-            device, entry, state, self.observed_volume(state.vm, entry)
+            entry, state, self.observed_volume(state.vm, entry)
         ) or device_status.ejected(record.ejecting.get(device.id), state.vmi)
 
     def observed_volume(self, vm: objects.VirtualMachine,

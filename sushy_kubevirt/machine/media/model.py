@@ -124,7 +124,6 @@ class Medium:
     """A medium in a device.
 
     :param url: URL of the image, without credentials
-    :param image_name: the last part of the URL's path
     :param write_protected: whether the guest may not write to it
     :param progress: per cent, 0 to 100; None while it is not known
     :param reason: CDI's or KubeVirt's reason for the state, one word; '' for
@@ -135,15 +134,12 @@ class Medium:
     :param data_volume: name of the DataVolume
     :param task: ID of the import's task, unique to each attempt
     :param since: when it was inserted, ISO 8601 in UTC
-    :param username: for the image server, '' for none
-    :param http_boot: True if it was fetched for HTTP boot
     :param method: see `Source`
     :param protocol: see `Source`
     :param verify: whether the server's certificate is checked
     """
 
     url: str
-    image_name: str
     write_protected: bool
     state: State
     progress: float | None = None
@@ -153,11 +149,16 @@ class Medium:
     data_volume: str = ''
     task: str = ''
     since: str = ''
-    username: str = ''
-    http_boot: bool = False
     method: str | None = None
     protocol: str | None = None
     verify: bool = True
+
+    @property
+    def image_name(self) -> str:
+        """The last part of the URL's path; the host if it has none."""
+        parts = parse.urlsplit(self.url)
+        return parse.unquote(parts.path.rstrip('/').rpartition('/')[2]) or (
+            parts.hostname or '')
 
     @property
     def uploaded(self) -> bool:

@@ -142,7 +142,7 @@ def resource(machine: machine.Machine, device: str) -> responses.Json:
             'Inserted': True,
             'ConnectedVia': 'Applet' if medium.uploaded else 'URI',
             'WriteProtected': medium.write_protected,
-            'UserName': medium.username or None,
+            'UserName': None,
             'TransferMethod': medium.method,
             'TransferProtocolType': _protocol(medium),
         })

@@ -71,7 +71,7 @@ ATTRIBUTES = {'BootMode': 'UEFI', 'SecureBoot': 'Disabled',
 
 #: Result of an insert, which replaces the URL.
 MEDIUM = media.Medium(
-    'http://host/a.iso', 'a.iso', True, media.State.IMPORTING, 41.7,
+    'http://host/a.iso', True, media.State.IMPORTING, 41.7,
     'TransferRunning', 'Import is running', task='attempt-1',
     since='2026-01-02T03:04:05.000Z')
 
@@ -139,7 +139,7 @@ class Machine:
         self._call('upload_media', device_id, image.name, probe, content,
                    write_protected)
         self.media[device_id] = dataclasses.replace(
-            MEDIUM, url=image.url, image_name=image.name, method='Upload')
+            MEDIUM, url=image.url, method='Upload')
         return self.media[device_id]
 
     def eject_media(self, device_id, verify=None):

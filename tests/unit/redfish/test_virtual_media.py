@@ -251,12 +251,12 @@ class TestSystems(MediaTestCase):
                      code=404)
 
     def test_importing_medium(self):
-        self.put_medium(username='me', method='Stream')
+        self.put_medium(method='Stream')
         body = self.get()
         self.assertEqual((URL, 'a.iso', True, True, 'URI'), (
             body['Image'], body['ImageName'], body['Inserted'],
             body['WriteProtected'], body['ConnectedVia']))
-        self.assertEqual(('me', None, 'Stream', 'HTTP'), (
+        self.assertEqual((None, None, 'Stream', 'HTTP'), (
             body['UserName'], body['Password'], body['TransferMethod'],
             body['TransferProtocolType']))
         self.assertEqual(('Updating', 'OK'), (
@@ -589,6 +589,5 @@ class TestTasks(MediaTestCase):
         self.assertNotIn('s3cret', self.client.get(self.TASK).text)
 
     def test_task_of_http_boot(self):
-        self.machine.media['HttpBoot'] = dataclasses.replace(
-            fakes.MEDIUM, http_boot=True)
+        self.machine.media['HttpBoot'] = fakes.MEDIUM
         self.assertIn('HttpBoot', self.get(path=self.TASK)['Description'])

@@ -36,7 +36,6 @@ def seen(state, progress=None, reason='', message='', **notes):
         'dv-uid',
         1,
         'vm-uid',
-        'a',
         datavolumes.Status(state, progress, reason, message),
         notes,
     )
@@ -168,7 +167,7 @@ class MediumTestCase(base.BaseTestCase):
 
     def medium(self, vm, vmi=None, at=None):
         return device_status.medium(
-            CD, media_annotation.read(vm).media.get('Cd'),
+            media_annotation.read(vm).media.get('Cd'),
             vm_state.VmState(vm, vmi), at)
 
     def test_state_of_medium(self):

@@ -76,7 +76,7 @@ class SensorsTestCase(bmc_case.BmcTestCase):
             for state, offset in ((media.State.READY, 2),
                                   (media.State.IMPORTING, 2),
                                   (media.State.FAILED, 0)):
-                media_of = {device: media.Medium('u', 'i', True, state)}
+                media_of = {device: media.Medium('u', True, state)}
                 self.machine.medium.side_effect = media_of.get
                 self.assertEqual([offset], self.offsets(name))
 

@@ -300,7 +300,7 @@ class MediaTestCase(MachineEventsTestCase):
 
     def medium(self, state=media.State.WAITING, url='http://x/a.iso',
                **more):
-        return media.Medium(url, 'a.iso', True, state, since='s', task='t',
+        return media.Medium(url, True, state, since='s', task='t',
                             data_volume='dv', **more)
 
     def change(self, old, new):
