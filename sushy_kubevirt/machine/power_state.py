@@ -92,10 +92,13 @@ class Problem:
     :param reason: one word, such as ``ErrorUnschedulable`` (KubeVirt's
         ``printableStatus`` where it has one for the problem)
     :param message: KubeVirt's message
+    :param since: when an attempt to start failed first, in seconds since the
+        epoch; 0 if KubeVirt has repeated the start already
     """
 
     reason: str
     message: str
+    since: float = dataclasses.field(default=0.0, compare=False)
 
 
 #: Age, in seconds, at which a failed start is a `Problem`. The scheduler
@@ -154,19 +157,6 @@ _OF_A_VMI = ('Running', 'ErrorPvcNotFound', 'ErrorUnschedulable',
 
 #: The kubelet alternates between these while it repeats a download.
 _IMAGE_FAILURES = ('ErrImagePull', 'ImagePullBackOff')
-
-
-@dataclasses.dataclass(frozen=True)
-class _Failure:
-    """A failed attempt to start.
-
-    :param problem: the `Problem` that it is after `GRACE_SECONDS`
-    :param since: when it failed first, in seconds since the epoch; 0 if
-        KubeVirt has repeated the start already
-    """
-
-    problem: Problem
-    since: float = 0.0
 
 
 def of(state: vm_state.VmState) -> PowerState:
@@ -254,7 +244,7 @@ def reconcile_error(vm: objects.VirtualMachine) -> Problem | None:
     if condition is None:
         return None
     failure = _condition_failure(condition, vm)
-    return failure.problem if _remaining(failure) <= 0 else None
+    return failure if _remaining(failure) <= 0 else None
 
 
 def problem(state: vm_state.VmState) -> Problem | None:
@@ -266,9 +256,7 @@ def problem(state: vm_state.VmState) -> Problem | None:
     :returns: None for a VM that runs, is off or may still start
     """
     failure = _failure(state)
-    if failure is None or _remaining(failure) > 0:
-        return None
-    return failure.problem
+    return failure if failure and _remaining(failure) <= 0 else None
 
 
 def seconds_until_problem(state: vm_state.VmState
@@ -282,14 +270,15 @@ def seconds_until_problem(state: vm_state.VmState
     return seconds if seconds and seconds > 0 else None
 
 
-def _remaining(failure: _Failure) -> float:
+def _remaining(failure: Problem) -> float:
     # By the clock of the cluster's controllers; the difference to this host's
     # clock shortens or prolongs the time.
     return failure.since + GRACE_SECONDS - time.time()
 
 
-def _failure(state: vm_state.VmState) -> _Failure | None:
-    """Return the `_Failure` of a VM that was started, or None."""
+def _failure(state: vm_state.VmState) -> Problem | None:
+    """Return why a VM that was started cannot run, from the first failure on.
+    """
     vmi = state.vmi
     if vm_state.is_active(vmi):
         if (vm_state.phase(vmi) in ('Running', 'Unknown')
@@ -299,9 +288,9 @@ def _failure(state: vm_state.VmState) -> _Failure | None:
     if state.starting():
         return _vm_failure(state.vm)
     if vmi is not None and _has_failed_start(state.vm, vmi):
-        return _Failure(Problem(_START_FAILED, _message(
+        return Problem(_START_FAILED, _message(
             _condition(vmi, 'Synchronized', 'False') or {
-                'message': 'The VMI ended before its guest ran'}, '')))
+                'message': 'The VMI ended before its guest ran'}, ''))
     return None
 
 
@@ -320,7 +309,7 @@ def _has_failed_start(vm: objects.VirtualMachine,
 
 
 def _vmi_failure(vm: objects.VirtualMachine,
-                 vmi: objects.VirtualMachineInstance) -> _Failure | None:
+                 vmi: objects.VirtualMachineInstance) -> Problem | None:
     """Return the failure that KubeVirt's ``printableStatus`` prefers.
 
     The order is that of setPrintableStatus in
@@ -396,13 +385,13 @@ def migrates_volumes(vm: objects.VirtualMachine) -> bool:
     return _condition(vm, 'VolumesChange', 'True') is not None
 
 
-def _vm_failure(vm: objects.VirtualMachine) -> _Failure | None:
+def _vm_failure(vm: objects.VirtualMachine) -> Problem | None:
     volume = _volume_failure(vm)
     if volume is not None:
         return volume
     recovery = recovery_required(vm)
     if recovery is not None:
-        return _Failure(recovery)
+        return recovery
     failure = _condition(vm, 'Failure', 'True')
     status = vm.get('status') or {}
     failures = status.get('startFailure')
@@ -412,25 +401,25 @@ def _vm_failure(vm: objects.VirtualMachine) -> _Failure | None:
                    f'(consecutive failures: {count})')
         if failure:
             message += ': ' + _message(failure, 'Failure')
-        return _Failure(Problem('CrashLoopBackOff', message))
+        return Problem('CrashLoopBackOff', message)
     return _condition_failure(failure, vm) if failure else None
 
 
-def _volume_failure(vm: objects.VirtualMachine) -> _Failure | None:
+def _volume_failure(vm: objects.VirtualMachine) -> Problem | None:
     # The only such status without a condition of the VMI.
     status = (vm.get('status') or {}).get('printableStatus')
     if status != 'DataVolumeError':
         return None
     condition = _condition(vm, 'DataVolumesReady', 'False')
     message = _message(condition or {}, status).rstrip('.')
-    return _Failure(Problem(
+    return Problem(
         status, f'{message}. See the VM\'s virtual media and '
-        'kubectl get datavolumes for the volume and the reason'))
+        'kubectl get datavolumes for the volume and the reason')
 
 
 def _condition_failure(condition: objects.Condition, obj: _Object
-                       ) -> _Failure:
-    """Return the `_Failure` that a condition describes.
+                       ) -> Problem:
+    """Return the failure that a condition describes.
 
     :param obj: the VM or VMI that has it
     """
@@ -440,8 +429,8 @@ def _condition_failure(condition: objects.Condition, obj: _Object
     if cause not in _IMAGE_FAILURES:
         since = condition.get('lastTransitionTime') or _phase_began(obj)
     since = since or obj['metadata'].get('creationTimestamp')
-    return _Failure(
-        Problem(reason, _message(condition, reason)),
+    return Problem(
+        reason, _message(condition, reason),
         datetime.datetime.fromisoformat(since).timestamp() if since else 0.0)
 
 
