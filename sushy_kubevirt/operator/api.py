@@ -162,13 +162,6 @@ class Api:
         await self._complete(in_thread(next, self._client.pages(
             resource, namespace, metadata_only=True)))
 
-    async def list(self, resource: api_resources.Resource[objects.ObjectT]
-                   ) -> list[objects.ObjectT]:
-        """List the objects of a kind that the cluster has few of."""
-        return await self._complete(in_thread(lambda: [
-            obj for page, _version in self._client.pages(resource)
-            for obj in page]))
-
     async def serves_group(self, group: str) -> bool:
         """See `client.Client.serves_group`."""
         return await self._complete(in_thread(
@@ -248,20 +241,20 @@ class Api:
 
     async def read_all(
         self, resource: api_resources.Resource[objects.ObjectT],
-        namespace: str | None, label_selector: str,
+        namespace: str | None = None, label_selector: str = '',
     ) -> abc.AsyncIterator[objects.ObjectT]:
-        """List a collection page by page, through all failures.
+        """List a collection page by page.
 
         :param namespace: None or '' for all namespaces
         """
-        channel = _Channel(asyncio.get_running_loop(), self._reading,
-                           lambda: None, lists_only=True)
-        async with contextlib.aclosing(self._receive(watcher.Watcher(
-                self._client, self._options, resource, namespace or '',
-                label_selector, '', channel), channel)) as events:
-            async for kind, obj in events:
-                if kind == LISTED:
-                    return
+        pages = self._client.pages(resource, namespace, label_selector)
+
+        def read() -> client.Page[objects.ObjectT] | None:
+            with self._reading:
+                return next(pages, None)
+
+        while page := await in_thread(read):
+            for obj in page[0]:
                 yield obj
 
     @staticmethod
@@ -346,18 +339,14 @@ class _Channel:
 
     :param reading: held while a page is read
     :param failed: called in the loop when the watcher fails
-    :param lists_only: whether to wait for `close` after a list, so that no
-        watch follows
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop,
                  reading: threading.Semaphore,
-                 failed: abc.Callable[[], None],
-                 lists_only: bool = False) -> None:
+                 failed: abc.Callable[[], None]) -> None:
         self._loop = loop
         self._reading = reading
         self._failed = failed
-        self._lists_only = lists_only
         self.source: watcher.Watcher[typing.Any] | None = None
         self._events: list[Event] = []
         self._arrived = asyncio.Event()
@@ -395,10 +384,6 @@ class _Channel:
                 self._send([('ADDED', obj) for obj in page], 0)
                 page = None
         self._send([(LISTED, keys)], 0)
-        if self._lists_only:
-            with self._changed:
-                self._changed.wait_for(lambda: self._closed)
-            raise errors.Unavailable('The list is complete')
         return version
 
     def event(self, source: watcher.Watcher[typing.Any], kind: str,

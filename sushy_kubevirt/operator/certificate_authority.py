@@ -32,8 +32,6 @@ LOG = logging.getLogger(__name__)
 #: Key of the previous certificate.
 PREVIOUS = 'previous.crt'
 
-_COMMON_NAME = naming.OPERATOR
-
 
 class CertificateAuthority:
     """The certificate authority.
@@ -97,7 +95,7 @@ class CertificateAuthority:
         except errors.ObjectNotFound:
             # A deleted Secret is restored: BMCs and clients still use it.
             secret = await self._make(
-                self._known.pair if self._known else _new(),
+                self._known.pair if self._known else pki.make(naming.OPERATOR),
                 self._known.bundle if self._known else '')
         authority = _read(secret)
         if pki.fault(authority.pair):
@@ -113,7 +111,8 @@ class CertificateAuthority:
             bmc_resources.SECRET, self._namespace, naming.AUTHORITY, {
                 'metadata': {'resourceVersion': secret['metadata'][
                     'resourceVersion']},
-                'data': _data(_new(), authority.pair.certificate)}))
+                'data': _data(pki.make(naming.OPERATOR),
+                              authority.pair.certificate)}))
 
     async def _get(self) -> objects.Json:
         return await self._api.get(bmc_resources.SECRET, self._namespace,
@@ -132,10 +131,6 @@ class CertificateAuthority:
                     'data': _data(pair, previous)})
         except errors.Conflict:
             return await self._get()
-
-
-def _new() -> pki.Pair:
-    return pki.make(_COMMON_NAME)
 
 
 def _read(secret: objects.Json) -> facts.Authority:

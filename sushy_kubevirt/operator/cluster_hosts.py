@@ -16,6 +16,7 @@ import urllib.parse
 from sushy_kubevirt.kube import api_resources
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.kube import objects
+from sushy_kubevirt.operator import endpoints
 
 if typing.TYPE_CHECKING:
     from sushy_kubevirt.operator import api
@@ -68,7 +69,7 @@ async def _networks(client: api.Api) -> set[str]:
     """List the networks of Services."""
     if not await client.serves(SERVICE_CIDR):
         raise errors.ObjectNotFound(UNSERVED)
-    return {cidr for service_cidr in await client.list(SERVICE_CIDR)
+    return {cidr async for service_cidr in client.read_all(SERVICE_CIDR)
             for cidr in service_cidr['spec'].get('cidrs') or ()}
 
 
@@ -87,5 +88,4 @@ def _endpoint(host: str, port: int | str) -> str | None:
         address = ipaddress.ip_address(host)
     except ValueError:
         return None
-    return f'[{address}]:{port}' if address.version == 6 else (
-        f'{address}:{port}')
+    return f'{endpoints.bracketed(str(address))}:{port}'

@@ -21,6 +21,7 @@ from sushy_kubevirt.kube import quantity
 from sushy_kubevirt.machine.media import url_policy
 from sushy_kubevirt.operator import config_map
 from sushy_kubevirt.operator import deployments
+from sushy_kubevirt.operator import endpoints
 from sushy_kubevirt.operator import permissions
 from sushy_kubevirt.operator.shared import placement
 
@@ -357,7 +358,8 @@ def parser(environ: abc.Mapping[str, str]) -> argparse.ArgumentParser:
     group = result.add_argument_group('metrics and logs')
     group.add_argument(
         '--metrics-address', metavar='ADDRESS:PORT', type=_address,
-        default=f'{_host(environ)}:{PORT}', dest='listen',
+        default=endpoints.bracketed(
+            environ.get('POD_IP') or '127.0.0.1') + f':{PORT}', dest='listen',
         help='address of /metrics, /livez and /readyz, which need no '
         'password; port 0 for a free one, which the log tells; an '
         f'empty text to serve none (default: port {PORT} of the pod this '
@@ -439,11 +441,6 @@ def add_system_namespace(group: argparse._ActionsContainer,
         help='namespace of the Lease and the certificate authority '
         '(default: the namespace of the pod this runs in, else '
         f'{SYSTEM_NAMESPACE})')
-
-
-def _host(environ: abc.Mapping[str, str]) -> str:
-    address = environ.get('POD_IP') or '127.0.0.1'
-    return f'[{address}]' if ':' in address else address
 
 
 def _checked(pattern: str, problem: str,

@@ -115,22 +115,15 @@ def object_refs(bmc: spec.Bmc) -> list[bmc_resources.ObjectRef]:
         ('Role', bmc.vm.namespace, access))]
 
 
-class SecretRefs(typing.NamedTuple):
-    """The Secrets of a BMC: see the fields of `Facts`."""
+def secret_refs(bmc: spec.Bmc) -> list[objects.ObjectKey | None]:
+    """List the Secrets that a BMC uses.
 
-    auth: objects.ObjectKey
-    source: objects.ObjectKey | None
-    tls: objects.ObjectKey
-    user_tls: objects.ObjectKey | None
-    state: objects.ObjectKey
-
-
-def secret_refs(bmc: spec.Bmc) -> SecretRefs:
-    """List the Secrets that a BMC uses."""
+    :returns: of the fields ``auth`` to ``state`` of `Facts`, in their order
+    """
     here, served = bmc.namespace, deployments.tls_secret(bmc)
-    return SecretRefs(
+    return [
         objects.ObjectKey(here, naming.auth(bmc.name)), bmc.auth,
         objects.ObjectKey(here, naming.tls(bmc.name)),
         objects.ObjectKey(here, served)
         if served and bmc.redfish.secret else None,
-        objects.ObjectKey(bmc.vm.namespace, state_secret.name(bmc.vm.name)))
+        objects.ObjectKey(bmc.vm.namespace, state_secret.name(bmc.vm.name))]

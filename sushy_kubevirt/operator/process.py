@@ -20,6 +20,7 @@ from sushy_kubevirt.operator import cluster_hosts
 from sushy_kubevirt.operator import command_line
 from sushy_kubevirt.operator import controller
 from sushy_kubevirt.operator import deployments
+from sushy_kubevirt.operator import endpoints
 from sushy_kubevirt.operator import leader_election
 from sushy_kubevirt.operator.metal3 import claim_controller
 from sushy_kubevirt.operator.metal3 import host_controller
@@ -85,8 +86,7 @@ class Operator:
                     self.metrics.text)
                 server.start()
                 LOG.info('Metrics and probes are at http://%s:%d',
-                         f'[{server.address}]' if ':' in server.address
-                         else server.address, server.port)
+                         endpoints.bracketed(server.address), server.port)
             if options.leader_election:
                 self._elector = leader_election.LeaderElector(
                     self._lease_api, options.system_namespace,

@@ -179,7 +179,7 @@ class Bmc:
 def read(body: abc.Mapping[str, typing.Any]) -> Bmc:
     """Read a resource as the API has it."""
     metadata, spec = body['metadata'], body.get('spec') or {}
-    namespace = metadata['namespace']
+    namespace, host = metadata['namespace'], spec.get('bareMetalHost') or {}
     by_ref = bool((spec.get('virtualMachineRef') or {}).get('name'))
     redfish = _redfish(spec.get('redfish') or {}, by_ref)
     return Bmc(
@@ -200,7 +200,7 @@ def read(body: abc.Mapping[str, typing.Any]) -> Bmc:
         network_policy=_policy(spec.get('networkPolicy') or {}),
         refused_networks=_refused_networks(spec.get('networkPolicy') or {}),
         media=_media(spec.get('virtualMedia') or {}),
-        host=_host(spec.get('bareMetalHost') or {}),
+        host=Host(host.get('enabled', True), host.get('protocol') == 'IPMI'),
         run_strategy=spec.get('runStrategy'),
         resources=spec.get('resources') or {},
         image=spec.get('image'),
@@ -209,10 +209,6 @@ def read(body: abc.Mapping[str, typing.Any]) -> Bmc:
         placement=spec.get('placement'),
         deleting='deletionTimestamp' in metadata,
     )
-
-
-def _host(given: objects.Json) -> Host:
-    return Host(given.get('enabled', True), given.get('protocol') == 'IPMI')
 
 
 def _reference(spec: objects.Json, namespace: str,

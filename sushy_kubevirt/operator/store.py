@@ -289,9 +289,16 @@ class Store:
     async def _read_own_secrets(self, namespace: str | None) -> None:
         """Read the Secrets that were created for BMCs with one list; later,
         each is read by name."""
-        async for secret in self._api.read_all(
-                bmc_resources.SECRET, namespace, naming.OURS):
-            self.secrets.take(secret)
+        while True:
+            try:
+                async for secret in self._api.read_all(
+                        bmc_resources.SECRET, namespace, naming.OURS):
+                    self.secrets.take(secret)
+                return
+            except errors.MachineError as e:
+                LOG.warning('The Secrets of BMCs cannot be listed yet; '
+                            'retrying every %d s: %s', SERVED_SECONDS, e)
+                await asyncio.sleep(SERVED_SECONDS)
 
     def get(self, resource: api_resources.AnyResource, namespace: str,
             name: str) -> typing.Any:

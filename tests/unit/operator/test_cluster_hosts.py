@@ -25,10 +25,11 @@ class Client:
     async def serves(self, resource):
         return self._cidrs is not None
 
-    async def list(self, resource):
+    async def read_all(self, resource):
         if isinstance(self._cidrs, Exception):
             raise self._cidrs
-        return [{'spec': {'cidrs': one}} for one in self._cidrs]
+        for one in self._cidrs:
+            yield {'spec': {'cidrs': one}}
 
     async def get(self, resource, namespace, name):
         if isinstance(self._slice, Exception):
