@@ -7,6 +7,7 @@ ResetTypes, `vm_state` predicts what KubeVirt does without a request.
 
 from __future__ import annotations
 
+import functools
 import logging
 import typing
 
@@ -19,6 +20,8 @@ from sushy_kubevirt.machine import run_strategy
 from sushy_kubevirt.machine import vm_state
 
 if typing.TYPE_CHECKING:
+    from collections import abc
+
     from sushy_kubevirt.machine import protocols
 
 LOG = logging.getLogger(__name__)
@@ -77,16 +80,6 @@ def _push_power_button(machine: protocols.Machine) -> None:
         power_on_off.shut_down(machine)
 
 
-def _pause(machine: protocols.Machine) -> None:
-    _set_paused(machine, power_state.PowerState.ON,
-                'pause', power_state.PowerState.PAUSED)
-
-
-def _resume(machine: protocols.Machine) -> None:
-    _set_paused(machine, power_state.PowerState.PAUSED,
-                'unpause', power_state.PowerState.ON)
-
-
 def _set_paused(machine: protocols.Machine, before: power_state.PowerState,
                 action: str, after: power_state.PowerState) -> None:
     def step(state: vm_state.VmState) -> None:
@@ -111,14 +104,19 @@ def _set_paused(machine: protocols.Machine, before: power_state.PowerState,
                  _PAUSE_SECONDS)
 
 
-_ACTIONS = {
+_ACTIONS: dict[power_state.ResetType,
+               abc.Callable[[protocols.Machine], None]] = {
     power_state.ResetType.ON: power_on_off.on,
     power_state.ResetType.FORCE_ON: power_on_off.on,
     power_state.ResetType.FORCE_OFF: power_on_off.force_off,
     power_state.ResetType.GRACEFUL_SHUTDOWN: power_on_off.shut_down,
     power_state.ResetType.PUSH_POWER_BUTTON: _push_power_button,
-    power_state.ResetType.PAUSE: _pause,
-    power_state.ResetType.RESUME: _resume,
+    power_state.ResetType.PAUSE: functools.partial(
+        _set_paused, before=power_state.PowerState.ON, action='pause',
+        after=power_state.PowerState.PAUSED),
+    power_state.ResetType.RESUME: functools.partial(
+        _set_paused, before=power_state.PowerState.PAUSED, action='unpause',
+        after=power_state.PowerState.ON),
 }
 
 # States of a machine whose start has begun.

@@ -27,9 +27,10 @@ def carry_on(machine: protocols.Machine, state: vm_state.VmState) -> bool:
     :returns: False if it has to be called again when `is_ending` is True;
         True if KubeVirt completes the replacement without further requests
     """
-    if is_complete(state):
-        return True
-    if not is_ending(state):
+    ending = is_ending(state)
+    if ending and vm_state.start_requested(state.vm):
+        return True     # complete
+    if not ending:
         if not (state.vmi is not None and state.stopping()
                 and vm_state.grace_period(state.vmi) == 0):
             machine.call('stop', {'gracePeriod': 0})
@@ -39,11 +40,6 @@ def carry_on(machine: protocols.Machine, state: vm_state.VmState) -> bool:
             {'op': 'remove', 'path': '/status/stateChangeRequests'}], state.vm)
     machine.call('start' if state.vmi is None else 'restart')
     return True
-
-
-def is_complete(state: vm_state.VmState) -> bool:
-    """Return True if no further requests are needed."""
-    return vm_state.start_requested(state.vm) and is_ending(state)
 
 
 def is_ending(state: vm_state.VmState) -> bool:
