@@ -77,50 +77,16 @@ T = typing.TypeVar('T')
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """
-    :param kubeconfig: path, or None for the usual places
-    :param context: name of a context in it, or None
-    :param namespaces: those whose BMCs are served; () for all
-    :param system_namespace: namespace of the Lease and of the CA's Secret
+    """Values of the options of `parser`, whose help describes them.
+
     :param identity: unique name of this process in the Lease
-    :param image: of BMCs that name none
-    :param pull_policy: for pods, or None for Kubernetes' default
-    :param pull_secrets: names of Secrets that the pods of BMCs pull their
-        image with
     :param pod_user: uid and gid of the pods' containers; None if the cluster
         assigns them; `AUTO`
-    :param pod_labels: labels of the pods of BMCs
-    :param pod_annotations: their annotations
-    :param allowed_images: what BMCs may name: see `permissions.image_allowed`
-    :param auto_create: label selector of VMs that get a BMC, or None
-    :param bare_metal_hosts: label selector of BMCs that get a BareMetalHost,
-        or None
-    :param host_labels: names of labels of VMs that BareMetalHosts get;
-        ``prefix/*`` for all of a prefix
-    :param host_failure_domain: name of the label of VMs with the failure
-        domain
-    :param host_verify: whether Ironic verifies the BMC's certificate
-    :param host_external: whether hosts have addresses outside of the cluster,
-        for an Ironic there
-    :param claim_templates: namespace of templates for HostClaims, or None
-    :param claim_limit: number of VMs for the claims of a namespace
-    :param upload_proxy_url: of CDI's upload proxy as pods reach it; None if
-        nothing is uploaded
-    :param upload_proxy_ca: CA certificates that it is checked against, PEM;
-        None for those of the image
-    :param bmc_cpu: CPU request of BMCs that have none, a quantity
-    :param denied_hosts: hosts that BMCs may not reach, see `url_policy`
-    :param denied_except: exceptions from them
-    :param cluster_hosts: the cluster's hosts, beside denied_hosts
-    :param max_unavailable: number of BMCs that an upgrade may stop at a time
-    :param default_placement: placement of BMCs that name none: see
-        `shared.placement`
-    :param bmcs_per_pod: number of BMCs in a shared pod
-    :param leader_election: whether to wait for the Lease
-    :param lease_seconds: duration of the Lease
+    :param allowed_images: patterns of `permissions.image_allowed`
+    :param upload_proxy_ca: PEM text; None for the certificates of the image
+    :param denied_hosts: entries of `url_policy`, as ``denied_except`` has
+    :param cluster_hosts: the cluster's hosts, beside ``denied_hosts``
     :param listen: address and port of probes and metrics, or None
-    :param log_format: ``json`` or ``plain``
-    :param log_level: one of `LEVELS`
     """
 
     kubeconfig: str | None = None
