@@ -206,13 +206,6 @@ def _from_http_exception(exc: exceptions.HTTPException) -> RedfishError:
     return general_error(code, exc.description or exc.name, headers=headers)
 
 
-def _from_sushy_tools(exc: error.FishyError) -> RedfishError:
-    """Convert an exception of sushy-tools' own views and drivers."""
-    if isinstance(exc, error.NotFound):
-        return uri_not_found()
-    return general_error(exc.code, str(exc))
-
-
 def to_redfish_error(exc: Exception, log: logging.Logger) -> RedfishError:
     """Convert any exception; log what the client is not told."""
     if isinstance(exc, RedfishError):
@@ -221,8 +214,10 @@ def to_redfish_error(exc: Exception, log: logging.Logger) -> RedfishError:
         return _from_machine_error(exc, log)
     if isinstance(exc, exceptions.HTTPException):
         return _from_http_exception(exc)
+    if isinstance(exc, error.NotFound):
+        return uri_not_found()
     if isinstance(exc, error.FishyError):
-        return _from_sushy_tools(exc)
+        return general_error(exc.code, str(exc))
     log.error('Unexpected %s', type(exc).__name__, exc_info=exc)
     return internal_error()
 

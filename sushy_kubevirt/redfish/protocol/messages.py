@@ -27,9 +27,6 @@ Message = typing.TypedDict('Message', {
     'RelatedProperties': typing.NotRequired[list[str]],
 })
 
-#: Schema of the entries of @Message.ExtendedInfo.
-_TYPE = '#Message.v1_1_2.Message'
-
 #: Characters of a request's value that are repeated in a response.
 _MAX_LENGTH = 200
 
@@ -286,20 +283,32 @@ def message(key: str, *args: typing.Any, detail: str = '',
     :param related: JSON pointers of the properties concerned
     """
     severity, text, advice = _MESSAGES[key]
-    texts = [truncate(arg) for arg in args]
-    # Split before filling in, so that a %1 in an argument is not replaced.
-    parts = text.split('%')
-    text = parts[0] + ''.join(
-        texts[int(part[0]) - 1] + part[1:] for part in parts[1:])
-    entry: Message = {
-        '@odata.type': _TYPE,
-        'MessageId': f'{REGISTRY}.{key}',
-        'Message': f'{text} {detail}' if detail else text,
-        'MessageArgs': texts,
-        'MessageSeverity': severity,
-        'Severity': severity,
-        'Resolution': resolution or advice,
-    }
+    entry = make(f'{REGISTRY}.{key}', severity, text, resolution or advice,
+                 *args)
+    if detail:
+        entry['Message'] += ' ' + detail
     if related:
         entry['RelatedProperties'] = [truncate(path) for path in related]
     return entry
+
+
+def make(message_id: str, severity: str, text: str, resolution: str,
+         *args: typing.Any) -> Message:
+    """Make an entry of @Message.ExtendedInfo, of any registry.
+
+    :param text: with %1, %2 … for the arguments
+    :param args: MessageArgs
+    """
+    texts = [truncate(arg) for arg in args]
+    # Split before filling in, so that a %1 in an argument is not replaced.
+    first, *parts = text.split('%')
+    return {
+        '@odata.type': '#Message.v1_1_2.Message',
+        'MessageId': message_id,
+        'Message': first + ''.join(
+            texts[int(part[0]) - 1] + part[1:] for part in parts),
+        'MessageArgs': texts,
+        'MessageSeverity': severity,
+        'Severity': severity,
+        'Resolution': resolution,
+    }

@@ -62,22 +62,21 @@ _KEY = secrets.token_bytes(32)
 _Headers: typing.TypeAlias = list[tuple[str, str]]
 
 
-class Response:
+class Response(typing.NamedTuple):
     """A response that may be sent again.
 
     :ivar status: status line without the version, such as ``200 OK``
-    :ivar rule: URL rule of its route
     """
 
-    __slots__ = ('status', 'headers', 'body', 'rule', 'conditions')
+    status: str
+    headers: _Headers
+    body: bytes
+    conditions: _Conditions
 
-    def __init__(self, status: str, headers: _Headers, body: bytes,
-                 conditions: _Conditions) -> None:
-        self.status = status
-        self.headers = headers
-        self.body = body
-        self.rule = conditions.rule
-        self.conditions = conditions
+    @property
+    def rule(self) -> str:
+        """URL rule of its route."""
+        return self.conditions.rule
 
 
 class ResponseCache:
@@ -222,7 +221,7 @@ class _Conditions:
         self.owner = authentication.owner()
         self._token = flask.request.environ.get('HTTP_X_AUTH_TOKEN')
         self._machine: machine.Machine | None = flask.g.machine
-        self._version = self._machine_version()
+        self._version = self._machine and self._machine.version()
 
     @property
     def complete(self) -> bool:
@@ -233,11 +232,7 @@ class _Conditions:
         """Return whether the conditions are what they were."""
         return self._authorized() and (
             self._machine is None
-            or self._machine_version() == self._version)
-
-    def _machine_version(self) -> object:
-        machine = self._machine
-        return machine and machine.version()
+            or self._machine.version() == self._version)
 
     def _authorized(self) -> bool:
         account = self.account

@@ -109,10 +109,7 @@ def patch_settings(machine: machine.Machine) -> None:
 
 def _kind(machine: machine.Machine, name: str, value: typing.Any
           ) -> payload.Kind:
-    """Return what is accepted for an attribute, as in a shape.
-
-    :param value: requested value
-    """
+    """Return what is accepted for an attribute, as in a shape."""
     for attribute in bios.VM_ATTRIBUTES:
         if attribute.name == name:
             if attribute.read_only and value != machine.attributes().get(name):

@@ -174,10 +174,7 @@ def resource(machine: machine.Machine, reference: str) -> responses.Json:
 
 def _device(machine: machine.Machine, option: boot_options.Option
             ) -> str | None:
-    """Return the path of the device of a boot option.
-
-    :returns: None while the running guest does not have the device
-    """
+    """Return the path of a device; None if the running guest lacks it."""
     if option.device.list == 'interfaces':
         if option.name in [nic.name for nic in machine.inventory().nics]:
             return resource_paths.system(

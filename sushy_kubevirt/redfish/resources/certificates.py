@@ -74,10 +74,7 @@ def _parse_pem(text: str) -> tuple[str, x509.Certificate]:
 
 
 def _identifier(name: x509.Name) -> dict[str, str]:
-    """Convert a subject or issuer to Redfish's Identifier.
-
-    :returns: of repeated attributes it has the first
-    """
+    """Convert a subject or issuer; of repeated attributes the first counts."""
     identifier: dict[str, str] = {}
     for attribute in name:
         known = _NAMES.get(attribute.oid._name)
@@ -88,12 +85,8 @@ def _identifier(name: x509.Name) -> dict[str, str]:
 
 def _certificate_string(values: responses.Json, action: str | None = None
                         ) -> str:
-    """Read the certificate from a request.
+    """Return the PEM of CertificateString, a property or parameter.
 
-    :param values: properties or parameters with CertificateString
-    :param action: name of the action that it is a parameter of; None for a
-        property
-    :returns: PEM
     :raises: `error_responses.RedfishError`, 400
     """
     name = 'CertificateString'

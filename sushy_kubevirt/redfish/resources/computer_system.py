@@ -282,12 +282,7 @@ def patch(machine: machine.Machine) -> None:
 @contextlib.contextmanager
 def _property_errors(machine: machine.Machine, chosen: responses.Json | None,
                      others: responses.Json) -> abc.Iterator[None]:
-    """Convert errors of a change of several properties.
-
-    :param chosen: changed properties of Boot
-    :param others: other changed properties
-    :raises: see `resource_paths.property_errors`
-    """
+    """Convert errors of a change of properties of Boot and others."""
     try:
         yield
     except errors.MachineError as exc:

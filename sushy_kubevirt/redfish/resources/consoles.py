@@ -43,10 +43,7 @@ def describe(machine: machine.Machine, name: str
 
 
 def _check(machine: machine.Machine, name: str) -> None:
-    """Check that a console is there.
-
-    :raises: `error_responses.RedfishError`, 404
-    """
+    """Answer 404 for a console that is not there."""
     if not application.current().systems.settings.web_page:
         raise error_responses.uri_not_found()
     inventory = machine.inventory()

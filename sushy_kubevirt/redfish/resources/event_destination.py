@@ -12,7 +12,6 @@ from sushy_kubevirt.bmc import event_registry
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.redfish.protocol import authentication
 from sushy_kubevirt.redfish.protocol import error_responses
-from sushy_kubevirt.redfish.protocol import messages
 from sushy_kubevirt.redfish.protocol import payload
 from sushy_kubevirt.redfish.protocol import responses
 from sushy_kubevirt.redfish.protocol import routing
@@ -86,13 +85,6 @@ _PATCH: payload.Shape = {
     **payload.read_only(*_CREATE, 'Id', 'Description', 'Status', 'Actions'),
     **_WRITABLE,
 }
-
-# Property, field of Subscription, conversion.
-_FIELDS: tuple[tuple[str, str, abc.Callable[..., object]], ...] = (
-    ('Context', 'context', str),
-    ('DeliveryRetryPolicy', 'policy', subscriptions.Policy),
-    ('VerifyCertificate', 'verify', bool),
-)
 
 _SUSPEND = 'EventDestination.SuspendSubscription'
 _RESUME = 'EventDestination.ResumeSubscription'
@@ -183,17 +175,15 @@ def _stream(id_: str) -> responses.Json:
 def create() -> flask.Response:
     """POST /redfish/v1/EventService/Subscriptions"""
     values = payload.properties(_CREATE, required=['Destination'])
-    problems: list[messages.Message] = []
     filter_fields = {field: tuple(values.get(name, ()))
                      for name, field in _LISTS.items()}
     filter_fields['origins'] = tuple(
         link.get('@odata.id') for link in filter_fields['origins'])
     if None in filter_fields['origins']:
-        problems.append(messages.message('PropertyMissing', '@odata.id',
-                                         related=['#/OriginResources']))
-    fields = _fields(values, problems)
-    if problems:
-        raise error_responses.RedfishError(400, *problems)
+        raise error_responses.base_error(
+            400, 'PropertyMissing', '@odata.id',
+            related=['#/OriginResources'])
+    fields = _fields(values)
     if values.get('Name'):
         fields['name'] = values['Name'][:_MAX_LENGTH]
     created = events().subscriptions.add(
@@ -213,11 +203,7 @@ def patch(subscription: str) -> None:
             405, 'A stream cannot be changed.',
             'Open another one with another $filter.',
             {'Allow': 'DELETE, GET, HEAD, OPTIONS'})
-    values = payload.properties(_PATCH)
-    problems: list[messages.Message] = []
-    fields = _fields(values, problems)
-    if problems:
-        raise error_responses.RedfishError(400, *problems)
+    fields = _fields(payload.properties(_PATCH))
     if events().subscriptions.change(subscription, **fields) is None:
         raise _missing(subscription)
 
@@ -231,46 +217,41 @@ def delete(subscription: str) -> None:
         raise _missing(subscription)
 
 
-def _fields(values: responses.Json, problems: list[messages.Message]
-            ) -> dict[str, typing.Any]:
-    """Convert the given properties to fields of a `Subscription`.
-
-    :param problems: messages for invalid properties are appended
-    """
-    fields: dict[str, typing.Any] = {}
-    for name, field, convert in _FIELDS:
-        if name in values:
-            fields[field] = convert(values[name])
-    if 'HttpHeaders' in values:
-        fields['headers'] = _headers(values['HttpHeaders'], problems)
-    return fields
-
-
-def _headers(value: typing.Any, problems: list[messages.Message]
-             ) -> tuple[tuple[str, str], ...]:
+def _headers(value: typing.Any) -> tuple[tuple[str, str], ...]:
     """Convert HttpHeaders to names and values.
 
-    :param problems: messages for invalid values are appended
+    :raises: `error_responses.RedfishError`, 400
     """
-    if value is None:
-        return ()
-    if isinstance(value, list) and all(
-            isinstance(header, dict) for header in value):
-        pairs = [pair for header in value for pair in header.items()]
-        try:
-            subscriptions.check_headers(pairs)
-            return tuple(pairs)
-        except errors.InvalidValue as exc:
-            problems.append(messages.message(
-                'PropertyValueIncorrect', 'HttpHeaders', exc.value or '…',
-                related=['#/HttpHeaders'], detail=f'{exc}.'))
-    else:
-        problems.append(messages.message(
-            'PropertyValueTypeError', '…', 'HttpHeaders',
+    if not isinstance(value, list | None) or not all(
+            isinstance(header, dict) for header in value or ()):
+        raise error_responses.base_error(
+            400, 'PropertyValueTypeError', '…', 'HttpHeaders',
             related=['#/HttpHeaders'],
             detail='The value must be a list of objects: '
-            '[{"Name": "value"}].'))
-    return ()
+            '[{"Name": "value"}].')
+    pairs = tuple(pair for header in value or () for pair in header.items())
+    try:
+        subscriptions.check_headers(pairs)
+    except errors.InvalidValue as exc:
+        raise error_responses.base_error(
+            400, 'PropertyValueIncorrect', 'HttpHeaders', exc.value or '…',
+            related=['#/HttpHeaders'], detail=f'{exc}.') from None
+    return pairs
+
+
+# Property, field of Subscription, conversion.
+_FIELDS: tuple[tuple[str, str, abc.Callable[..., object]], ...] = (
+    ('Context', 'context', str),
+    ('DeliveryRetryPolicy', 'policy', subscriptions.Policy),
+    ('VerifyCertificate', 'verify', bool),
+    ('HttpHeaders', 'headers', _headers),
+)
+
+
+def _fields(values: responses.Json) -> dict[str, typing.Any]:
+    """Convert the given properties to fields of a `Subscription`."""
+    return {field: convert(values[name]) for name, field, convert in _FIELDS
+            if name in values}
 
 
 # Actions

@@ -37,12 +37,7 @@ def _log() -> event_log.Log:
 
 
 def _path(machine: machine.Machine, *names: str) -> str:
-    """Return the path of the LogServices of the system or its manager.
-
-    Taken from the path of the request.
-
-    :param names: path segments below it
-    """
+    """Return a path below the system or its manager, as in the request."""
     place = resource_paths.place(flask.request.path)
     return place(machine, 'LogServices', *names)
 

@@ -191,7 +191,8 @@ def create() -> flask.Response:
     """POST /redfish/v1/AccountService/Accounts"""
     store = _store()
     values = payload.properties(_shape(), required=_REQUIRED)
-    account = _apply(lambda fields: store.create(_actor(), **fields), values)
+    with _store_errors():
+        account = store.create(_actor(), **_fields(values))
     return responses.created(_body(str(account.id), account))
 
 
@@ -225,8 +226,9 @@ def patch(account_id: str) -> responses.Json:
     if token and account.stored_id == stored.id:
         session = services.sessions.find(token)
     with services.sessions.changes_account(session):
-        changed = _apply(lambda fields: _store().change(
-            stored.id, _actor(), expected, **fields), values)
+        with _store_errors():
+            changed = _store().change(stored.id, _actor(), expected,
+                                      **_fields(values))
         if session is not None:
             # Other sessions of the account end, as it has another signature.
             renewed = services.login.account(changed.name, recheck=True)
@@ -268,26 +270,18 @@ def _actor() -> str:
     return f'{flask.g.account.name} over Redfish'
 
 
-def _apply(write: abc.Callable[[responses.Json], accounts.Account],
-           values: responses.Json) -> accounts.Account:
-    """Write an account, and translate the store's errors.
-
-    :param write: function of the fields of `accounts.Account`
-    :param values: property to value
-    :raises: see `_store_errors`
-    """
+def _fields(values: responses.Json) -> dict[str, typing.Any]:
+    """Convert properties to fields of `accounts.Account`."""
+    types = values.get('AccountTypes')
     if values.get('UserName') == '':
         raise _wrong_format('UserName', '')
-    fields = {_FIELDS[name]: value for name, value in values.items()
-              if name in _FIELDS}
-    types = values.get('AccountTypes')
-    if types is not None:
-        fields |= {'redfish': 'Redfish' in types, 'ipmi': 'IPMI' in types}
     if types == []:
         raise _wrong_format('AccountTypes', types, 'Use one or more of '
                             f"{', '.join(account_types())}.")
-    with _store_errors():
-        return write(fields)
+    access = {} if types is None else {
+        'redfish': 'Redfish' in types, 'ipmi': 'IPMI' in types}
+    return access | {_FIELDS[name]: value for name, value in values.items()
+                     if name in _FIELDS}
 
 
 @contextlib.contextmanager

@@ -112,13 +112,5 @@ def url_without_query(medium: media.Medium) -> str:
 
 
 def _entry(message: event_registry.Message, *args: str) -> messages.Message:
-    texts = [messages.truncate(arg) for arg in args]
-    return {
-        '@odata.type': '#Message.v1_1_2.Message',
-        'MessageId': message.id,
-        'Message': message.format(texts),
-        'MessageArgs': texts,
-        'MessageSeverity': message.severity,
-        'Severity': message.severity,
-        'Resolution': message.resolution,
-    }
+    return messages.make(message.id, message.severity, message.text,
+                         message.resolution, *args)

@@ -150,11 +150,7 @@ def resource(machine: machine.Machine, device: str) -> responses.Json:
 
 
 def _oem(here: str, medium: media.Medium | None) -> responses.Json:
-    """Return the properties that Redfish does not have.
-
-    :param here: path of the device
-    :returns: where to upload an image, the task of its import
-    """
+    """Return where to upload an image, and the task of its import."""
     settings = application.current().systems.settings
     body: responses.Json = {}
     if settings.web_page and settings.machine.media.upload_proxy_url:
@@ -210,10 +206,6 @@ def eject(machine: machine.Machine, device: str) -> _Answer:
 
 def _insert(machine: machine.Machine, device: media.Device,
             values: responses.Json) -> _Answer:
-    """Insert an image.
-
-    :param values: the given properties or parameters
-    """
     write_protected = values.get('WriteProtected')
     wants_task = _wants_task()
     medium = machine.insert_media(device.id, media.Source(
