@@ -51,22 +51,23 @@ def write(machine: protocols.Machine, changes: abc.Sequence[Change],
     :raises: `errors.MachineError` if a change is refused; see
         `machine.Machine.write`
     """
-    def attempt(state: vm_state.VmState
-                ) -> tuple[power_action.WaitCondition | None, bool]:
-        """Return (a wait condition or None, whether the VM was patched)."""
+    def step(state: vm_state.VmState) -> power_action.WaitCondition | None:
         edited = state.copy_vm()
         awaited = apply(changes, edited)
-        if awaited is not None:
-            return awaited, False
-        sent = json_patch.send(machine, state.vm, edited.vm)
-        return None, sent is not state.vm
+        if awaited is None:
+            json_patch.send(machine, state.vm, edited.vm)
+        return awaited
 
-    def step(state: vm_state.VmState) -> power_action.WaitCondition | None:
-        return attempt(state)[0]
+    def from_cache(state: vm_state.VmState) -> tuple[None] | None:
+        if needs_vmi(state.vm):
+            return None
+        edited = vm_state.VmState(state.vm).copy_vm()
+        if apply(changes, edited) is not None or (
+                json_patch.send(machine, state.vm, edited.vm) is state.vm):
+            return None
+        return (None,)
 
     if waits:
         power_action.run(machine, step)
     else:
-        machine.write(step, lambda state: (
-            not needs_vmi(state.vm)
-            and attempt(vm_state.VmState(state.vm))[1]))
+        machine.write(step, from_cache)

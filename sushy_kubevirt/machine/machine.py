@@ -283,31 +283,22 @@ class Machine:
 
     # Writing, for the modules of this package
 
-    @typing.overload
-    def write(self, step: protocols.Step[protocols.ResultT]
+    def write(self, step: protocols.Step[protocols.ResultT],
+              from_cache: protocols.Attempt[protocols.ResultT] | None = None
               ) -> protocols.ResultT:
-        ...
-
-    @typing.overload
-    def write(self, step: protocols.Step[protocols.ResultT],
-              from_cache: protocols.Step[bool] | None
-              ) -> protocols.ResultT | None:
-        ...
-
-    def write(self, step: protocols.Step[protocols.ResultT],
-              from_cache: protocols.Step[bool] | None = None
-              ) -> protocols.ResultT | None:
         """Run a step with retries until the write deadline, see `retry`.
 
         :param step: called with fresh state at each attempt. It has to check
             the state first and return when nothing is left to do: an earlier
             attempt whose response was lost may have been carried out.
         :param from_cache: called once before the step with the cached
-            objects, unless the cache is stale. As they may be out of date, it
-            may only return True after a write that is refused in that case.
-            What the API server or admission answer is raised; after a
-            conflict, and an error found in the state, the step is called.
-        :returns: what the step returned; None after `from_cache`
+            objects, unless the cache is stale. Returns a tuple with what the
+            step would return, or None to have the step called. As the objects
+            may be out of date, it may only return a tuple after a write that
+            is refused in that case. What the API server or admission answer
+            is raised; after a conflict, and an error found in the state, the
+            step is called.
+        :returns: what the step returned
         :raises: see `retry.Attempts.wait`
         """
         attempts: retry.Attempts[protocols.ResultT] = retry.Attempts(
@@ -320,10 +311,10 @@ class Machine:
                     self.cluster.wait_ready()
                     state = self.cached_state()
                     try:
-                        if (state is not None
-                                and not self.cluster.cache.stale
-                                and first(state)):
-                            return None
+                        if state is not None and not self.cluster.cache.stale:
+                            result = first(state)
+                            if result is not None:
+                                return result[0]
                     except errors.Conflict:
                         pass
                     except (errors.Unavailable, errors.Rejected,

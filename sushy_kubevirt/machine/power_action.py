@@ -66,7 +66,8 @@ def vmi_seen() -> WaitCondition:
 
 
 def run(machine: protocols.Machine, step: Step,
-        from_cache: protocols.Step[bool] | None = None) -> None:
+        from_cache: protocols.Attempt[WaitCondition | None] | None = None
+        ) -> None:
     """Repeat a step until it returns no wait condition.
 
     :param step: see `machine.Machine.write`

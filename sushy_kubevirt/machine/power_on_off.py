@@ -52,7 +52,8 @@ def on(machine: protocols.Machine) -> None:
                      functools.partial(_start_cached, machine))
 
 
-def _start_cached(machine: protocols.Machine, state: vm_state.VmState) -> bool:
+def _start_cached(machine: protocols.Machine, state: vm_state.VmState
+                  ) -> tuple[None] | None:
     """Start a VM that is off in the cache, see `machine.Machine.write`.
 
     All depends on the VM being as it was cached: then it has no VMI
@@ -64,14 +65,14 @@ def _start_cached(machine: protocols.Machine, state: vm_state.VmState) -> bool:
     if (not state.is_idle()
             or power_state.recovery_required(vm)
             or one_time_boot.desired_vm(state) is not None):
-        return False
+        return None
     if (run_strategy.of(vm) != run_strategy.HALTED
             or run_strategy.uses_running_field(vm)):
         if (machine.fetch_vm()['metadata']['resourceVersion']
                 != vm['metadata']['resourceVersion']):
-            return False
+            return None
     _start(machine, state)
-    return True
+    return (None,)
 
 
 def _on_step(machine: protocols.Machine, state: vm_state.VmState

@@ -29,6 +29,10 @@ ResultT = typing.TypeVar('ResultT')
 #: Function of the state of a VM.
 Step: typing.TypeAlias = 'abc.Callable[[vm_state.VmState], ResultT]'
 
+#: Step that may not succeed: it returns a tuple with its result, or None.
+Attempt: typing.TypeAlias = (
+    'abc.Callable[[vm_state.VmState], tuple[ResultT] | None]')
+
 #: Function of a machine and its state, None if its VM was deleted.
 Subscriber: typing.TypeAlias = (
     'abc.Callable[[typing.Any, vm_state.VmState | None], None]')
@@ -101,13 +105,8 @@ class Machine(typing.Protocol):
     def sizes(self, vm: objects.VirtualMachine) -> objects.Json:
         ...
 
-    @typing.overload
-    def write(self, step: Step[ResultT]) -> ResultT:
-        ...
-
-    @typing.overload
-    def write(self, step: Step[ResultT], from_cache: Step[bool] | None
-              ) -> ResultT | None:
+    def write(self, step: Step[ResultT],
+              from_cache: Attempt[ResultT] | None = None) -> ResultT:
         ...
 
     def patch(self, operations: Operations, subresource: str | None = None

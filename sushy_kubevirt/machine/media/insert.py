@@ -332,10 +332,10 @@ class _Insertion:
 
     # Step 3
 
-    def _reserve_cached(self, state: vm_state.VmState) -> bool:
+    def _reserve_cached(self, state: vm_state.VmState) -> tuple[None]:
         # The patch is refused if the record of media has changed.
         self._reserve(state)
-        return True
+        return (None,)
 
     def _create_objects(self, size: image_size.Probe) -> objects.DataVolume:
         while True:
@@ -481,12 +481,12 @@ class _Insertion:
 
     # Step 4
 
-    def _put_cached(self, state: vm_state.VmState) -> bool:
+    def _put_cached(self, state: vm_state.VmState) -> tuple[None] | None:
         # Only a VM that is off: a guard of the VM does not cover its VMI.
         if not state.is_idle():
-            return False
+            return None
         self._put_into_drive(state, True)
-        return True
+        return (None,)
 
     def _put_into_drive(self, state: vm_state.VmState,
                         strict: bool = False) -> None:

@@ -570,7 +570,7 @@ class ClusterTestCase(base.BaseTestCase):
     def test_attempt_from_cache_is_followed_by_a_read(self):
         machine = self.cluster().machine('a')
         for first, reads in (
-                (True, 0), (False, 1), (errors.Conflict('x'), 1),
+                ((None,), 0), (None, 1), (errors.Conflict('x'), 1),
                 (errors.WrongState('x'), 1)):
             seen = []
 
@@ -643,7 +643,8 @@ class ClusterTestCase(base.BaseTestCase):
                 'op': 'add', 'path': '/metadata/annotations/mark',
                 'value': 'x'}])
 
-        self.assertEqual('done', machine.write(step, step))
+        self.assertEqual('done', machine.write(
+            step, lambda state: (step(state),)))
         self.assertEqual(1, self.api.count('PATCH'))
 
     def test_rejected_write_is_not_retried(self):
