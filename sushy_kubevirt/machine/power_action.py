@@ -9,6 +9,7 @@ again when that condition is met.
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import time
 import typing
@@ -26,6 +27,7 @@ if typing.TYPE_CHECKING:
 LOG = logging.getLogger(__name__)
 
 
+@dataclasses.dataclass(frozen=True)
 class WaitCondition:
     """A state that KubeVirt has to reach before a step continues.
 
@@ -35,11 +37,9 @@ class WaitCondition:
         error at the write deadline
     """
 
-    def __init__(self, what: str, met: protocols.Step[bool],
-                 seconds: float | None = None) -> None:
-        self.what = what
-        self.met = met
-        self.seconds = seconds
+    what: str
+    met: protocols.Step[bool]
+    seconds: float | None = None
 
 
 #: A step, which returns a condition if it has to be called again.
