@@ -60,7 +60,6 @@ def listed(client: client.Client,
            ) -> dict[str, objects.ObjectT]:
     """List objects by their names.
 
-    :param selector: of labels
     :raises: `errors.MachineError`
     """
     return {obj['metadata']['name']: obj

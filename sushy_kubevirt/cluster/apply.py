@@ -302,7 +302,6 @@ class _Run:
     def _look_at_pods(self, pending: abc.Iterable[str]) -> set[str]:
         """Find out which pods of BMCs that are awaited have no node.
 
-        :param pending: names of nodes
         :returns: names of nodes for which that has changed
         """
         now = time.monotonic()

@@ -35,8 +35,6 @@ def of_cluster(client: client.Client, namespace: str, cluster: str
                ) -> dict[str, nodes.Bmc | problems.BmcUnavailable]:
     """Read all BMCs of a cluster, by one list for each kind.
 
-    :param namespace: of the objects
-    :param cluster: name of the cluster
     :returns: by name of the node
     :raises: `errors.MachineError`
     """
@@ -62,7 +60,6 @@ def of_cluster(client: client.Client, namespace: str, cluster: str
 def of_node(client: client.Client, namespace: str, name: str) -> nodes.Bmc:
     """Read one BMC.
 
-    :param namespace: of the VirtualMachineBMC
     :param name: of the VirtualMachineBMC, which is that of its node
     :raises: `problems.BmcUnavailable`; `errors.MachineError`
     """
@@ -78,9 +75,7 @@ def of_node(client: client.Client, namespace: str, name: str) -> nodes.Bmc:
 def require(node: str, bmc: nodes.Bmc, protocol: str) -> nodes.Bmc:
     """Make sure that a BMC serves a protocol.
 
-    :param node: name of the node
     :param protocol: ``redfish`` or ``ipmi``
-    :returns: the BMC
     :raises: `problems.BmcUnavailable`
     """
     if getattr(bmc, f'{protocol}_port') is None:

@@ -105,7 +105,6 @@ def remove(openstack: Openstack,
            existing: list[objects.Json]) -> list[provision.Result]:
     """Take nodes out of Ironic.
 
-    :param existing: nodes of Ironic
     :raises: `problems.NodesInUse` before anything is changed
     """
     return teardown.remove(
@@ -140,8 +139,6 @@ def wanted(client: client.Client, cluster: model.Cluster, namespace: str,
            ) -> tuple[list[nodes.Wanted], list[provision.Result]]:
     """Find out what to enrol.
 
-    :param client: of Kubernetes
-    :param namespace: of the cluster's objects
     :param without: names of nodes to leave out
     :returns: nodes to enrol, and those that cannot be enrolled
     :raises: `errors.MachineError`
@@ -178,8 +175,6 @@ def enrol(client: client.Client, openstack: Openstack, cluster: model.Cluster,
 
     Nodes that the file does not declare any more are removed.
 
-    :param client: of Kubernetes
-    :param namespace: of the cluster's objects
     :param without: names of nodes that are left as they are
     :returns: a result for each node, and what was done with flavors
     :raises: `problems.NodesInUse` before anything is changed;
@@ -201,7 +196,6 @@ def preview(client: client.Client, openstack: Openstack,
             ) -> tuple[list[provision.Result], list[nova_flavors.Change]]:
     """Say what `enrol` does after a plan is carried out.
 
-    :param client: of Kubernetes
     :returns: a result for each node, whose action may also be ``recreate``,
         and what is done with flavors
     :raises: `problems.ServiceError`; `errors.MachineError`
@@ -300,10 +294,7 @@ def _nova(client: client.Client, openstack: Openstack,
 def _sizes(client: client.Client, namespace: str,
            declared: tuple[model.Flavor, ...]
            ) -> dict[str, nova_flavors.InstanceSize]:
-    """Read the sizes of instance types.
-
-    :returns: by name
-    """
+    """Read the sizes of instance types."""
     from sushy_kubevirt.cluster.nova import flavors
     sizes: dict[str, nova_flavors.InstanceSize] = {}
     for matcher in (flavor.type.instancetype for flavor in declared):

@@ -63,7 +63,6 @@ class Field:
     :param text: documentation, in reStructuredText
     :param default: value if it is not given; null in a file counts as such
     :param required: whether it has to be given
-    :param choices: permitted values
     :param least: smallest permitted number
     :param most: largest, or number of characters
     :param expressions: whether it may contain ``{{`` and ``{%``

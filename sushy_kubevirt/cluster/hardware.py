@@ -36,12 +36,7 @@ _PLACEHOLDER = re.compile(r'\{(node|index)\}')
 
 def networks(cluster: str, values: checks.Values,
              checker: checks.Checker) -> dict[str, model.Network]:
-    """Make the networks.
-
-    :param cluster: its name
-    :param values: the file
-    :returns: by name
-    """
+    """Make the networks."""
     mappings, more = values['physnet_mappings'], values['networks']
     result = {}
     for name in dict.fromkeys((*mappings, *more)):
@@ -120,9 +115,7 @@ def types(values: checks.Values, known: dict[str, model.Network],
           checker: checks.Checker) -> dict[str, model.NodeType]:
     """Make the node types.
 
-    :param values: the file
     :param known: networks by name
-    :returns: by name
     """
     return {name: _type(name, value, values, known, checker)
             for name, value in values['node_types'].items()}

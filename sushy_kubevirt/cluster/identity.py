@@ -76,7 +76,6 @@ def owner(namespace: str, cluster: str, uid: str) -> str:
     """Name a cluster in an OpenStack that several Kubernetes clusters share.
 
     :param namespace: of the cluster
-    :param cluster: its name
     :param uid: UID of the namespace, which no other namespace has, nor one of
         another Kubernetes cluster
     :returns: ``NAMESPACE/NAME/UID``
@@ -89,8 +88,6 @@ def bridge_name(namespace: str, cluster: str, network: str,
     """Make the name of the Linux bridge of a network that is created.
 
     :param namespace: of the NetworkAttachmentDefinition
-    :param cluster: name of the cluster
-    :param network: name of the physical network
     :param shared: whether it is used by several clusters of the namespace
     :returns: 14 characters; Linux allows 15
     """
@@ -112,9 +109,6 @@ def cluster_name(text: str) -> str:
 def mac(cluster: str, node: str, network: str, attempt: int = 0) -> str:
     """Make the MAC address of an interface.
 
-    :param cluster: its name
-    :param node: name of the node
-    :param network: name of the physical network
     :param attempt: number of addresses already found to be in use by another
         interface; there are 2^24 only
     """

@@ -30,9 +30,6 @@ class Observed:
 
     A context manager: the watches end with it.
 
-    :param namespace: of the objects
-    :param cluster: name of the cluster
-    :param resources: kinds to watch
     """
 
     def __init__(self, client: client.Client, namespace: str, cluster: str,
@@ -59,7 +56,6 @@ class Observed:
     def wait_listed(self, seconds: float) -> None:
         """Wait for the first complete lists.
 
-        :param seconds: longest wait
         :raises: the error that prevents a list
         """
         with self._lock:
@@ -80,7 +76,6 @@ class Observed:
                   seconds: float) -> bool:
         """Wait until an object exists no more.
 
-        :param seconds: longest wait
         :returns: whether it is gone
         """
         def is_gone() -> bool:
@@ -93,7 +88,6 @@ class Observed:
     def wait_changes(self, seconds: float) -> set[str]:
         """Wait for changes.
 
-        :param seconds: longest wait
         :returns: names of the nodes whose objects have changed since the last
             call; empty after the longest wait
         """

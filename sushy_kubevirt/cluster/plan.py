@@ -123,8 +123,6 @@ class Conflict:
 class Plan:
     """What is to be done.
 
-    :param cluster: name of the cluster
-    :param namespace: of its objects
     :param wanted: all objects of the cluster
     :param changes: of networks, then of nodes in the order of the file, then
         of nodes that are removed, highest index first
@@ -189,7 +187,6 @@ def make(client: client.Client, cluster: model.Cluster,
 
     :param cluster: without nodes and networks, everything it has is to be
         deleted
-    :param namespace: of its objects
     """
     comparison = _Comparison(client, cluster, namespace)
     comparison.check_attachments()

@@ -26,7 +26,6 @@ _CONNECT_SECONDS = 10
 def run(node: str, bmc: nodes.Bmc, action: str | None = None) -> str:
     """Request a change of the power state, and read it.
 
-    :param node: name of the node
     :param action: a key of `ACTIONS`; None to change nothing
     :returns: Redfish's ``PowerState``, such as ``On`` or ``PoweringOff``
     :raises: `problems.BmcUnavailable`

@@ -24,7 +24,6 @@ class Lines:
     def step(self, name: str, step: str, text: str = '') -> None:
         """Write a step of a node.
 
-        :param name: of the node
         :param step: such as ``manage``
         :param text: what happens in it
         """

@@ -70,8 +70,6 @@ def check_bmc(value: objects.Json, where: document.ValuePath,
     """Check fields of a VirtualMachineBMC.
 
     :param value: fields of its ``spec``
-    :param where: see `check`
-    :param checker: see `check`
     """
     if 'virtualMachine' in value:
         checker.problem((*where, 'virtualMachine'), '"virtualMachine" cannot '

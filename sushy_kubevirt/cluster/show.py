@@ -25,8 +25,6 @@ if typing.TYPE_CHECKING:
 class Row:
     """A node.
 
-    :param cluster: its name
-    :param node: its name
     :param vm: KubeVirt's ``printableStatus``; None without a VM
     :param bmc: ``Ready``, or the reason why it is not; None without a BMC
     :param ironic: provision state, with ``, maintenance`` if it is in that;
@@ -58,7 +56,6 @@ def rows(client: client.Client, namespace: str, cluster: str | None = None,
          enrolled: abc.Collection[objects.Json] | None = None) -> list[Row]:
     """Read the state of nodes, by one list for each kind.
 
-    :param namespace: of the clusters
     :param cluster: name of a cluster; None for all
     :param enrolled: all nodes of Ironic; None without Ironic
     :returns: in the order of clusters and nodes

@@ -19,9 +19,6 @@ def closest(word: str, words: abc.Iterable[str]) -> str | None:
 def unknown(what: str, word: str, words: abc.Iterable[str], where: str) -> str:
     """Make the sentence about a name that does not exist.
 
-    :param what: kind of name, such as "node type"
-    :param word: the name
-    :param words: those that exist
     :param where: keys below which they are declared
     """
     words = list(words)
@@ -36,11 +33,7 @@ def unknown(what: str, word: str, words: abc.Iterable[str], where: str) -> str:
 
 
 def choice(name: str, value: str, choices: abc.Iterable[str]) -> str:
-    """Make the sentence about a value that is not among the permitted ones.
-
-    :param name: the key
-    :param choices: permitted values
-    """
+    """Make the sentence about a value that is not among the permitted ones."""
     near = closest(value, choices)
     if near:
         return (f'"{name}" cannot be "{short(value)}"; did you mean '

@@ -153,7 +153,6 @@ class Command(command.Command):
                 namespace: str | None = None) -> tuple[client.Client, str]:
         """Connect to Kubernetes.
 
-        :param options: parsed arguments
         :param namespace: that of the cluster file
         :returns: the client, and the namespace of the objects
         :raises: `problems.InvalidFile`; `errors.MachineError`

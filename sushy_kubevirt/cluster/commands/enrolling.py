@@ -35,7 +35,6 @@ def openstack(options: argparse.Namespace, owner: str,
               lines: progress.Lines) -> deploy.Openstack:
     """Connect to OpenStack.
 
-    :param options: parsed arguments
     :param owner: the cluster, an `identity.owner`
     :raises: `problems.ServiceError`
     """
@@ -51,7 +50,6 @@ def write(client: client.Client, plan: plan.Plan, options: argparse.Namespace,
 
     Nodes whose VMs are deleted or recreated leave Ironic first.
 
-    :param options: parsed arguments
     """
     remaining: dict[str, str] = {}
     if (plan.removed or plan.recreated) and not options.without_openstack:
@@ -75,7 +73,6 @@ def carry_out(client: client.Client, plan: plan.Plan,
 
     :param remaining: why nodes are still in Ironic, so that their VMs must
         not be deleted
-    :param options: parsed arguments
     """
     return apply.run(
         client, plan, lines,

@@ -15,8 +15,6 @@ def write(path: str, text: str, mode: int) -> None:
     What is no file, such as /dev/stdout or a pipe, is written to.
 
     :param path: of the file, or of a symbolic link to it
-    :param text: its content
-    :param mode: permissions
     :raises: `OSError`
     """
     if os.path.exists(path) and not os.path.isfile(path):

@@ -54,7 +54,6 @@ _ResultT = typing.TypeVar('_ResultT')
 class Result:
     """What is to be done with a node, or what was done.
 
-    :param name: of the node
     :param action: ``create``, ``change``, ``wait`` (Ironic is at work),
         ``manage``, ``inspect``, ``provide``, ``delete``, ``unchanged`` or
         ``failed``

@@ -62,7 +62,6 @@ class Watcher:
     def settled(self, uuid: str) -> objects.Json:
         """Wait until a node is not in a state of `BUSY`.
 
-        :param uuid: of the node
         :returns: its ``provision_state`` and ``last_error``, not older than
             this call
         :raises: `problems.NodeFailed` at the end of the time or the context,

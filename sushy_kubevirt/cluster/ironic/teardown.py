@@ -26,7 +26,6 @@ def remove(client: client.Client, existing: list[objects.Json],
     With ``force``, nodes with an instance are undeployed by Ironic. Nova's
     servers remain, without a node, until their owners delete them.
 
-    :param existing: nodes of Ironic
     :param force: whether to delete nodes with an instance
     :param timeout: seconds for each of Ironic's operations
     :param parallel: nodes that are worked on at the same time
@@ -44,7 +43,6 @@ def remove(client: client.Client, existing: list[objects.Json],
 def check_unused(existing: abc.Iterable[objects.Json], force: bool) -> None:
     """Refuse to remove nodes with an instance.
 
-    :param existing: nodes of Ironic
     :raises: `problems.NodesInUse`
     """
     used = [_name(node) for node in existing if nodes.is_in_use(node)]

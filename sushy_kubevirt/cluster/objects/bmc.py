@@ -18,19 +18,13 @@ if typing.TYPE_CHECKING:
 
 
 def secret_name(node: str) -> str:
-    """Return the name of the Secret with the BMC's credentials.
-
-    :param node: name of the node
-    """
+    """Return the name of the Secret with the BMC's credentials."""
     return node + '-bmc'
 
 
 def secret(cluster: model.Cluster, node: model.Node,
            namespace: str) -> stamp.Wanted:
-    """Make the Secret without its data, which `with_password` adds.
-
-    :param namespace: of its objects
-    """
+    """Make the Secret without its data, which `with_password` adds."""
     return stamp.wanted(
         api_resources.SECRET, node.name, {'type': 'Opaque'},
         secret_name(node.name), namespace, stamp.labels(cluster, node),
@@ -49,7 +43,6 @@ def bmc(cluster: model.Cluster, node: model.Node, namespace: str,
         own_secret: bool = True) -> stamp.Wanted:
     """Make the VirtualMachineBMC.
 
-    :param namespace: of its objects
     :param own_secret: whether its credentials are in the `secret` of the
         cluster; otherwise in one that the operator makes
     """

@@ -20,7 +20,6 @@ def wanted(cluster: model.Cluster, namespace: str,
            without_secret: abc.Collection[str] = ()) -> list[stamp.Wanted]:
     """Make all objects that a cluster should have.
 
-    :param namespace: of its objects
     :param without_secret: names of nodes for whose BMCs the operator makes
         the Secrets
     :returns: in the order of their creation
@@ -41,7 +40,6 @@ def manifests(cluster: model.Cluster, namespace: str) -> list[objects.Json]:
     Passwords do not belong there, so the Secrets are left out, and the
     operator makes one for each BMC. `plan` accepts that.
 
-    :param namespace: of its objects
     """
     return [declared.body for declared in wanted(
         cluster, namespace, {node.name for node in cluster.nodes})]

@@ -27,10 +27,7 @@ SHARED = 'SHARED'
 
 
 def selector(cluster: str) -> str:
-    """Return the label selector of own and shared definitions.
-
-    :param cluster: name of the cluster
-    """
+    """Return the label selector of own and shared definitions."""
     return f'{stored_names.CLUSTER} in ({cluster},{SHARED})'
 
 
@@ -50,10 +47,7 @@ def networks(node: model.Node) -> list[objects.Json]:
 
 
 def definitions(cluster: model.Cluster, namespace: str) -> list[stamp.Wanted]:
-    """Make the definitions that are created with the cluster.
-
-    :param namespace: of its objects
-    """
+    """Make the definitions that are created with the cluster."""
     return [_definition(cluster, network, network.config, namespace)
             for network in cluster.networks.values()
             if network.config is not None]

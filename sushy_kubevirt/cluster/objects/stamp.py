@@ -53,10 +53,7 @@ class Wanted:
 
 
 def selector(cluster: str) -> str:
-    """Return the label selector of a cluster's objects.
-
-    :param cluster: its name
-    """
+    """Return the label selector of a cluster's objects."""
     return f'{stored_names.CLUSTER}={cluster}'
 
 

@@ -26,10 +26,7 @@ DRIVE = 'cd'
 
 def virtual_machine(cluster: model.Cluster, node: model.Node,
                     namespace: str) -> stamp.Wanted:
-    """Make the VirtualMachine, which is off.
-
-    :param namespace: of its objects
-    """
+    """Make the VirtualMachine, which is off."""
     kind = node.type
     labels = stamp.labels(cluster, node)
     if identity.is_label_value(kind.name):

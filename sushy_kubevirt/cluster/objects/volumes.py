@@ -39,11 +39,7 @@ def claims(node: model.Node) -> list[str]:
 
 def templates(node: model.Node, labels: dict[str, str],
               namespace: str) -> list[objects.Json]:
-    """Make the VM's ``dataVolumeTemplates``.
-
-    :param labels: of the DataVolumes
-    :param namespace: of the VM
-    """
+    """Make the VM's ``dataVolumeTemplates``."""
     return [{'metadata': {'name': name, 'labels': labels},
              'spec': {'source': _source(volume, namespace),
                       'storage': _storage(volume)}}
