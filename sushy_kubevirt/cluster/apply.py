@@ -201,8 +201,7 @@ class _Run:
             pool.shutdown(cancel_futures=True)
 
     def _write_node(self, node: str) -> None:
-        """Carry out the changes of one node, without waiting for the last.
-        """
+        """Carry out the changes of a node, without waiting for the last."""
         step = 'plan'
         try:
             changes = self._plan.of_node(node)

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from collections import abc
 import contextlib
 import os
 
@@ -46,18 +45,9 @@ def connect(name: str | None = None) -> openstack.connection.Connection:
         return openstack.connect(cloud=name, app_name='sushy-kubevirt')
 
 
-@contextlib.contextmanager
-def errors(what: str, advice: str = '') -> abc.Iterator[None]:
-    """Raise openstacksdk's errors as `problems.ServiceError`.
-
-    :param what: text before the reason
-    :param advice: text after it
-    """
-    try:
-        yield
-    except (openstack.exceptions.SDKException,
-            keystoneauth1.exceptions.ClientException) as error:
-        reason = str(error).rstrip('. ') if advice else str(error)
-        raise problems.ServiceError(
-            f'{what}{reason}{advice}',
-            getattr(error, 'status_code', None)) from error
+def errors(what: str, advice: str = ''
+           ) -> contextlib.AbstractContextManager[None]:
+    """Raise openstacksdk's errors as `problems.service_errors` does."""
+    return problems.service_errors(what, advice, (
+        openstack.exceptions.SDKException,
+        keystoneauth1.exceptions.ClientException))

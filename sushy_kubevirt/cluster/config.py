@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import abc
 import dataclasses
+import itertools
 import os
 import pathlib
 
@@ -264,14 +265,13 @@ class _Nodes:
         return True
 
     def _interface(self, node: str, network: str) -> model.Interface:
-        attempt = 0
-        while True:
+        for attempt in itertools.count():
             mac = identity.mac(self._cluster, node, network, attempt)
             if mac not in self._macs:
-                self._macs.add(mac)
-                return model.Interface(identity.valid_name(network),
-                                       self._networks[network], mac)
-            attempt += 1
+                break
+        self._macs.add(mac)
+        return model.Interface(identity.valid_name(network),
+                               self._networks[network], mac)
 
     def _ironic(self, where: document.ValuePath,
                 value: checks.Values | None) -> model.IronicConfig | None:

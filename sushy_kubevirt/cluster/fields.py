@@ -446,11 +446,9 @@ def ignored(path: str, key: str) -> Field | None:
 
     :param path: of its mapping, in the table
     """
-    for field in FIELDS:
-        if (field.origin is Origin.IGNORED and field.parent == path
-                and fnmatch.fnmatchcase(key, field.name)):
-            return field
-    return None
+    return next((field for field in FIELDS
+                 if field.origin is Origin.IGNORED and field.parent == path
+                 and fnmatch.fnmatchcase(key, field.name)), None)
 
 
 def elsewhere(key: str) -> list[str]:

@@ -29,7 +29,6 @@ class Observed:
     """Live objects of the nodes of a cluster.
 
     A context manager: the watches end with it.
-
     """
 
     def __init__(self, client: client.Client, namespace: str, cluster: str,

@@ -3,10 +3,7 @@
 
 from __future__ import annotations
 
-from collections import abc
-import contextlib
 import tempfile
-import typing
 
 from sushy_kubevirt.cluster.ironic import nodes
 from sushy_kubevirt.cluster import problems
@@ -30,16 +27,6 @@ def run(node: str, bmc: nodes.Bmc, action: str | None = None) -> str:
     :returns: Redfish's ``PowerState``, such as ``On`` or ``PoweringOff``
     :raises: `problems.BmcUnavailable`
     """
-    import sushy
-    with _system(node, bmc) as system:
-        if action:
-            system.reset_system(sushy.ResetType(ACTIONS[action]))
-            system.refresh()
-        return system.power_state.value
-
-
-@contextlib.contextmanager
-def _system(node: str, bmc: nodes.Bmc) -> abc.Iterator[typing.Any]:
     # Imported here, as most commands do without.
     import requests
     import sushy
@@ -49,14 +36,17 @@ def _system(node: str, bmc: nodes.Bmc) -> abc.Iterator[typing.Any]:
         ca.write(bmc.ca or '')
         ca.flush()
         try:
-            root = sushy.Sushy(
+            system = sushy.Sushy(
                 f'https://{server}', verify=ca.name if bmc.ca else True,
                 # No session, which would have to be deleted.
                 auth=auth.BasicAuth(bmc.username, bmc.password),
                 server_side_retries=_ATTEMPTS,
                 server_side_retries_delay=_DELAY,
-                connect_timeout=_CONNECT_SECONDS)
-            yield root.get_system(nodes.SYSTEM_ID)
+                connect_timeout=_CONNECT_SECONDS).get_system(nodes.SYSTEM_ID)
+            if action:
+                system.reset_system(sushy.ResetType(ACTIONS[action]))
+                system.refresh()
+            return system.power_state.value
         except (sushy.exceptions.SushyError,
                 requests.exceptions.RequestException) as error:
             raise problems.BmcUnavailable(

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections import abc
+import contextlib
 
 from sushy_kubevirt.cluster import wording
 
@@ -67,6 +68,24 @@ class ServiceError(ClusterError):
     def __init__(self, text: str, status: int | None = None) -> None:
         self.status = status
         super().__init__(text)
+
+
+@contextlib.contextmanager
+def service_errors(what: str, advice: str = '',
+                   kinds: tuple[type[Exception], ...] = (ServiceError,)
+                   ) -> abc.Iterator[None]:
+    """Raise errors as `ServiceError`.
+
+    :param what: text before the reason
+    :param advice: text after it
+    :param kinds: of errors, such as openstacksdk's
+    """
+    try:
+        yield
+    except kinds as error:
+        reason = str(error).rstrip('. ') if advice else str(error)
+        status = getattr(error, 'status_code', getattr(error, 'status', None))
+        raise ServiceError(f'{what}{reason}{advice}', status) from error
 
 
 class NodeFailed(ClusterError):

@@ -164,6 +164,16 @@ class Command(command.Command):
             options.kubeconfig, options.context)
         return client, options.namespace or namespace or default
 
+    def open(self, options: argparse.Namespace
+             ) -> tuple[model.Cluster, client.Client, str]:
+        """Read the cluster file, and connect to Kubernetes.
+
+        :returns: the cluster, the client and the namespace
+        :raises: see `read` and `connect`
+        """
+        cluster = read(options)
+        return cluster, *self.connect(options, cluster.namespace)
+
     def lines(self) -> progress.Lines:
         """Return lines on stderr; silent with ``--quiet``."""
         quiet = self.app_args is not None and (

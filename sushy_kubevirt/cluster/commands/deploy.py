@@ -22,8 +22,7 @@ class Deploy(base.Lister):
         """Make the difference."""
         # Imports openstacksdk.
         from sushy_kubevirt.cluster import cloud
-        cluster = base.read(parsed_args)
-        client, namespace = self.connect(parsed_args, cluster.namespace)
+        cluster, client, namespace = self.open(parsed_args)
         lines = self.lines()
         # A cloud that is not configured is reported before the VMs are made.
         cloud.connect(parsed_args.os_cloud)

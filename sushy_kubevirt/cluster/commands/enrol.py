@@ -65,8 +65,7 @@ class Enrol(base.Lister):
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
         """Make the difference."""
-        cluster = base.read(parsed_args)
-        client, namespace = self.connect(parsed_args, cluster.namespace)
+        cluster, client, namespace = self.open(parsed_args)
         rows, self.exit_status = run(
             client, parsed_args, cluster, namespace, self.lines())
         return enrolling.COLUMNS, rows

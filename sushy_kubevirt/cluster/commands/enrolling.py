@@ -49,19 +49,16 @@ def write(client: client.Client, plan: plan.Plan, options: argparse.Namespace,
     """Carry out a plan, and wait for the nodes.
 
     Nodes whose VMs are deleted or recreated leave Ironic first.
-
     """
     remaining: dict[str, str] = {}
     if (plan.removed or plan.recreated) and not options.without_openstack:
-        try:
+        with problems.service_errors(
+                'VMs are to be deleted, and it is unknown whether they have '
+                'an instance: ',
+                '. If they are not enrolled, give --without-openstack'):
             remaining = deploy.leave(openstack(
                 options, api_server.owner(
                     client, plan.namespace, plan.cluster), lines), plan)
-        except problems.ServiceError as error:
-            raise problems.ServiceError(
-                f'VMs are to be deleted, and it is unknown whether they have '
-                f'an instance: {error}. If they are not enrolled, give '
-                '--without-openstack', error.status) from error
 
     return carry_out(client, plan, remaining, options, lines)
 

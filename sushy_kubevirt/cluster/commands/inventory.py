@@ -54,8 +54,7 @@ class Inventory(base.Command):
 
     def take_action(self, parsed_args: argparse.Namespace) -> int:
         """Read and print."""
-        cluster = base.read(parsed_args)
-        client, namespace = self.connect(parsed_args, cluster.namespace)
+        cluster, client, namespace = self.open(parsed_args)
         wanted, failed = deploy.wanted(client, cluster, namespace)
         for result in failed:
             self.tell(result.error)

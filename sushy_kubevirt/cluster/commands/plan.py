@@ -49,8 +49,7 @@ class Plan(base.Lister):
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
         """Read the file and the cluster."""
-        cluster = base.read(parsed_args)
-        client, namespace = self.connect(parsed_args, cluster.namespace)
+        cluster, client, namespace = self.open(parsed_args)
         planned = plan.make(client, cluster, namespace)
         # A network that does not exist is one of each of its nodes.
         for conflict in dict.fromkeys(map(str, planned.conflicts)):
@@ -75,15 +74,12 @@ class Plan(base.Lister):
             self.tell('Ironic and Nova are not asked: clouds.yaml has no '
                       'cloud, or several and none is chosen (--os-cloud)')
             return []
-        try:
+        with problems.service_errors('', '. For the changes in Kubernetes '
+                                     'alone, give --without-openstack'):
             nodes, flavors = deploy.preview(
                 client, deploy.Openstack(connection, api_server.owner(
                     client, planned.namespace, cluster.name)),
                 cluster, planned)
-        except problems.ServiceError as error:
-            raise problems.ServiceError(
-                f'{error}. For the changes in Kubernetes alone, give '
-                '--without-openstack', error.status) from error
         return [
             _row(node.action, 'Ironic node', node.name, node.name, (
                 *node.changed, *(f'{name} not while it has an instance'

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import argparse
-import os
+import pathlib
 import sys
 
 from sushy_kubevirt.cluster.commands import base
@@ -39,7 +39,8 @@ class Switch(base.Command):
         if not path:
             self.app.stdout.write(text)
             return
-        existing = _read(path)
+        file = pathlib.Path(path)
+        existing = file.read_text() if file.is_file() else None
         if existing and existing.partition('\n')[0] != heading:
             raise problems.Unsuitable(
                 f'{path} was not written for the cluster {cluster.name}: '
@@ -50,10 +51,3 @@ class Switch(base.Command):
         files.write(path, text, files.PUBLIC)
         print(f'{path} is written. Restart Neutron to make it read this file',
               file=sys.stderr)
-
-
-def _read(path: str) -> str | None:
-    if not os.path.isfile(path):
-        return None
-    with open(path) as file:
-        return file.read()

@@ -90,11 +90,8 @@ class Teardown(base.Lister):
 def _enrolled(options: argparse.Namespace, owner: str, lines: progress.Lines,
               plan: plan.Plan) -> tuple[deploy.Openstack, list[objects.Json]]:
     """Return where nodes are enrolled, and those of the cluster."""
-    try:
+    with problems.service_errors(
+            'It is unknown whether nodes have an instance: ',
+            '. If they are not enrolled, give --without-openstack'):
         openstack = enrolling.openstack(options, owner, lines)
         return openstack, deploy.owned(openstack, deploy.deleted_vms(plan))
-    except problems.ServiceError as error:
-        raise problems.ServiceError(
-            f'It is unknown whether nodes have an instance: {error}. If they '
-            'are not enrolled, give --without-openstack',
-            error.status) from error

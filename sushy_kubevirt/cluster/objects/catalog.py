@@ -39,7 +39,6 @@ def manifests(cluster: model.Cluster, namespace: str) -> list[objects.Json]:
 
     Passwords do not belong there, so the Secrets are left out, and the
     operator makes one for each BMC. `plan` accepts that.
-
     """
     return [declared.body for declared in wanted(
         cluster, namespace, {node.name for node in cluster.nodes})]
