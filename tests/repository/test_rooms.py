@@ -68,6 +68,7 @@ ALLOWED = {
     # A command for users; no process in a pod imports it.
     'sushy_kubevirt.cluster': {
         'sushy_kubevirt.kube', 'sushy_kubevirt.machine',
+        'sushy_kubevirt.operator.credentials',
         'sushy_kubevirt.operator.naming', 'cliff', 'keystoneauth1',
         'openstack', 'requests', 'sushy', 'yaml'},
     'vbmc_kubevirt.ipmi': {'sushy_kubevirt.bmc.shares', 'Cryptodome'},
