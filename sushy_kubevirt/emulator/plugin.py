@@ -262,7 +262,7 @@ class _State:
                     _set_up_logging(self._app)
                     _replace_gunicorn_errors()
                     self._create_driver()
-                    self._driver.start()
+                    self._driver.cluster.start()
                     assert self.services is not None
                     self.services.start()
                     self._started_in = os.getpid()
@@ -379,7 +379,7 @@ class _State:
     def _close_driver(self) -> None:
         self.responses.clear()
         if isinstance(self._driver, system_driver.KubeVirtDriver):
-            self._driver.close()
+            self._driver.cluster.close()
         if self.services is not None:
             self.services.close()
         self._driver = self._arguments = self.services = None

@@ -88,14 +88,6 @@ class KubeVirtDriver(base.AbstractSystemsDriver):
             'sushy-kubevirt', *self._api_server, scope.namespaces,
             scope.label_selector, scope.vm))))
 
-    def start(self) -> None:
-        """Start the watches, see `cluster.Cluster.start`."""
-        self.cluster.start()
-
-    def close(self) -> None:
-        """Stop the watches and threads of the cluster."""
-        self.cluster.close()
-
     # Finding machines
 
     def machines(self) -> abc.Sequence[machine_.Machine]:

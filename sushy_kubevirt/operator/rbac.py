@@ -41,7 +41,7 @@ if typing.TYPE_CHECKING:
 
 RBAC = 'rbac.authorization.k8s.io'
 
-_DEVICES = (model.CD.id, model.USB_STICK.id, model.HTTP_BOOT.id)
+_DEVICES = tuple(device.id for device in model.ALL_DEVICES)
 
 
 def account(bmc: spec.Bmc) -> objects.Json:

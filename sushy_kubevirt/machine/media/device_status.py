@@ -151,7 +151,7 @@ def problem(media: dict[str, model.Medium], state: vm_state.VmState
 
 def _slots(vm: objects.VirtualMachine) -> dict[str, str]:
     """Return {name that a medium's DataVolume may have: device id}."""
-    return {slot: device.id for device in (*model.DEVICES, model.HTTP_BOOT)
+    return {slot: device.id for device in model.ALL_DEVICES
             for slot in media_annotation.slots(vm['metadata']['name'],
                                                device.id)}
 

@@ -46,8 +46,6 @@ if typing.TYPE_CHECKING:
     from sushy_kubevirt.kube import objects
     from sushy_kubevirt.machine import options
 
-_ResultT = typing.TypeVar('_ResultT')
-
 LOG = logging.getLogger(__name__)
 
 #: Attempts to delete an abandoned DataVolume before another name is used.
@@ -356,10 +354,6 @@ class _Insertion:
             except _NameBusy:
                 self._busy_names.add(self._entry.volume)
 
-    def _retry(self, step: abc.Callable[[], _ResultT]) -> _ResultT:
-        return retry.run(step, self._machine.options.write_deadline,
-                         self._machine.cluster.closing)
-
     def _create(self, size: int) -> objects.DataVolume:
         client = self._machine.cluster.client
         body = datavolumes.body(self._machine, self._device, self._entry,
@@ -387,7 +381,8 @@ class _Insertion:
                 self._may_exist = False
                 raise
 
-        return self._retry(step)
+        return retry.run(step, self._machine.options.write_deadline,
+                         self._machine.cluster.closing)
 
     def _check_claim(self) -> objects.DataVolume | None:
         """Check that no claim has the name of the new DataVolume.

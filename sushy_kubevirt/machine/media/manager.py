@@ -39,9 +39,6 @@ if typing.TYPE_CHECKING:
 
 LOG = logging.getLogger(__name__)
 
-DEVICES = {device.id: device for device in (
-    *model.DEVICES, model.HTTP_BOOT)}
-
 
 #: Function of a machine, the id of a device, and the medium in it before and
 #: after a change, None for none.
@@ -169,7 +166,7 @@ class Manager:
         """Return the media by device id, without empty devices."""
         if not has_record(state.vm):
             return {}
-        return {id_: medium for id_, device in DEVICES.items()
+        return {device.id: medium for device in model.ALL_DEVICES
                 if (medium := self._medium(device, state)) is not None}
 
     # Notifications
@@ -249,14 +246,14 @@ class Manager:
         first = machine.uid not in self._vms
         vm = self._vms.setdefault(machine.uid, _Vm(machine))
         vm.machine, before, vm.media = machine, vm.media, media
-        for id_ in DEVICES:
-            old, new = before.get(id_), media.get(id_)
+        for device in model.ALL_DEVICES:
+            old, new = before.get(device.id), media.get(device.id)
             if old == new:
                 continue
             if first and new is not None and new.since < self._started_at:
                 old = new       # inserted before this process started
             for callback in tuple(self._callbacks):
-                _call(callback, machine, id_, old, new)
+                _call(callback, machine, device.id, old, new)
         with self._condition:
             self.changes += 1
             self._condition.notify_all()

@@ -43,6 +43,9 @@ HTTP_BOOT = Device('HttpBoot', Kind.CD)
 
 DEVICES = (CD, USB_STICK)
 
+#: Those whose media are in the record.
+ALL_DEVICES = (*DEVICES, HTTP_BOOT)
+
 
 class State(enum.Enum):
     """State of a medium."""
