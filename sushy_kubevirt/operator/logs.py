@@ -66,9 +66,7 @@ class Json(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         line = {'time': _time(record), 'level': record.levelname.lower(),
                 'logger': record.name, 'message': record.getMessage()}
-        namespace, name = _about()
-        if namespace and name:
-            line.update(namespace=namespace, name=name)
+        line.update(zip(('namespace', 'name'), _object.get() or ()))
         if record.exc_info:
             line['error'] = self.formatException(record.exc_info)
         if record.stack_info:
@@ -80,19 +78,14 @@ class Plain(logging.Formatter):
     """Text: time, level, the BMC if there is one, and the message."""
 
     def format(self, record: logging.LogRecord) -> str:
-        namespace, name = _about()
-        bmc = f'{namespace}/{name}: ' if name else ''
+        bmc = _object.get()
+        about = f'{bmc[0]}/{bmc[1]}: ' if bmc else ''
         # A name from a user must not start another line.
         message = record.getMessage().replace('\n', '\\n')
-        text = f'{_time(record)} {record.levelname:<7} {bmc}{message}'
+        text = f'{_time(record)} {record.levelname:<7} {about}{message}'
         if record.exc_info:
             text += '\n' + self.formatException(record.exc_info)
         return text
-
-
-def _about() -> tuple[str, str] | tuple[None, None]:
-    """Return namespace and name of the BMC."""
-    return _object.get() or (None, None)
 
 
 def _time(record: logging.LogRecord) -> str:

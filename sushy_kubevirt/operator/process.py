@@ -192,23 +192,21 @@ class Operator:
         logged: set[str] = set()
         before: set[str | None] | None = None
         while True:
-            denied: set[str | None] = set()
-            unavailable = False
+            problems: dict[str | None, errors.MachineError] = {}
             for namespace in namespaces:
                 try:
                     await self._api.check_readable(
                         bmc_resources.BMC, namespace)
                 except (errors.Unavailable, errors.AccessDenied) as e:
-                    if isinstance(e, errors.AccessDenied):
-                        denied.add(namespace)
-                    else:
-                        unavailable = True
+                    problems[namespace] = e
                     if str(e) not in logged:
                         logged.add(str(e))
                         LOG.warning('BMCs cannot be listed yet; retrying '
                                     'every %d s: %s', DEFINITION_SECONDS, e)
-            if not unavailable and denied in (set(), before) and (
-                    denied < set(namespaces)):
+            denied = {namespace for namespace, problem in problems.items()
+                      if isinstance(problem, errors.AccessDenied)}
+            if len(denied) == len(problems) < len(namespaces) and (
+                    denied in (set(), before)):
                 unserved = set(filter(None, denied))
                 if unserved:
                     LOG.warning(

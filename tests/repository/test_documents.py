@@ -73,8 +73,8 @@ class OptionsTestCase(base.BaseTestCase):
     def test_operator_metrics_are_documented(self):
         text = (ROOT / 'doc/source/operator/running.rst').read_text()
         exported = metrics.Metrics()
-        exported.set_bmcs({'ServiceReady': 1})
-        exported.set_queue_length(0)
+        exported.bmcs = {'ServiceReady': 1}
+        exported.queue_length = 0
         for name in re.findall(r'(?m)^# TYPE (\S+)', exported.text().decode()):
             if not name.startswith('process_'):
                 self.assert_documented(name, text)

@@ -179,7 +179,7 @@ class KustomizeTestCase(ManifestsCase):
     def test_alerts_use_existing_metrics(self):
         rules = self.objects(OVERLAYS / 'prometheus')['PrometheusRule']
         shown = metrics.Metrics()
-        shown.set_bmcs({'ServiceReady': 1})
+        shown.bmcs = {'ServiceReady': 1}
         known = set(re.findall(r'(?m)^# TYPE (\S+)', shown.text().decode()))
         source = ''.join(
             path.read_text() for package in ('sushy_kubevirt/pod',
