@@ -154,12 +154,13 @@ class Change:
         if pending is not None and pending['id'] == self._id:
             return      # an earlier attempt was applied, its response lost
         excluded = pod_interface.is_excluded(self.machine, state)
+        hardware = boot_order.hardware_of(state.vm['spec']['template'])
         if excluded:
             # While it is edited; a refusal discards the edited VM.
-            pod_interface.devices(state.vm)['autoattachPodInterface'] = False
+            hardware['autoattachPodInterface'] = False
         self._change(state)
         if excluded:
-            del pod_interface.devices(state.vm)['autoattachPodInterface']
+            del hardware['autoattachPodInterface']
 
     def _change(self, state: vm_state.VmState) -> None:
         vm = state.vm

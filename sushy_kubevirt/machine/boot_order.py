@@ -122,7 +122,7 @@ def devices(template: objects.VirtualMachineInstanceTemplate) -> list[Device]:
         template's order, disks before interfaces
     """
     spec = template.get('spec') or {}
-    hardware = _hardware(template)
+    hardware = hardware_of(template)
     sources = {volume.get('name', ''): volume for volume in
                spec.get('volumes') or ()}
     listed = []
@@ -167,7 +167,7 @@ def devices(template: objects.VirtualMachineInstanceTemplate) -> list[Device]:
 def lacks_interfaces(template: objects.VirtualMachineInstanceTemplate
                      ) -> bool:
     """Return whether KubeVirt adds an interface to the VM's VMIs."""
-    hardware = _hardware(template)
+    hardware = hardware_of(template)
     return not ((template.get('spec') or {}).get('networks')
                 or hardware.get('interfaces')
                 or hardware.get('autoattachPodInterface') is False)
@@ -295,7 +295,7 @@ def restore(template: objects.VirtualMachineInstanceTemplate, record: Changes
     """
     volumes = {volume.get('name') for volume in
                template.get('spec', {}).get('volumes') or ()}
-    disks = _hardware(template).get('disks') or []
+    disks = hardware_of(template).get('disks') or []
     for name in record.get('added') or ():
         disk = next((disk for disk in disks if disk.get('name') == name), None)
         if disk is not None and name in volumes and not (
@@ -322,15 +322,16 @@ def restore(template: objects.VirtualMachineInstanceTemplate, record: Changes
         item['bootOrder'] = order
 
 
-def _hardware(template: objects.VirtualMachineInstanceTemplate
-              ) -> objects.Devices:
+def hardware_of(template: objects.VirtualMachineInstanceTemplate
+                ) -> objects.Devices:
+    """Return the devices of a VM's template or of a VMI, {} for none."""
     domain = (template.get('spec') or {}).get('domain') or {}
     return domain.get('devices') or {}
 
 
 def _find(template: objects.VirtualMachineInstanceTemplate, list_: List,
           name: str) -> objects.Disk | objects.Interface | None:
-    for item in _hardware(template).get(list_) or ():
+    for item in hardware_of(template).get(list_) or ():
         if item.get('name') == name:
             return item
     return None

@@ -310,7 +310,7 @@ def add_interface(vm: objects.VirtualMachine,
         return
     name = boot_order.POD_INTERFACE
     present = {key for interface in (
-        _devices(vmi['spec']).get('interfaces') if vmi else None) or ()
+        boot_order.hardware_of(vmi).get('interfaces') if vmi else None) or ()
         if interface.get('name') == name for key in interface}
     binding = next((known for known in ('bridge', 'masquerade')
                     if known in present), None) or default_binding()
@@ -334,7 +334,7 @@ def _remove_unused_interface(vm: objects.VirtualMachine) -> None:
         return
     binding = notes.pop(stored_names.POD_INTERFACE)
     name, spec = boot_order.POD_INTERFACE, vm['spec']['template']['spec']
-    devices = _devices(spec)
+    devices = boot_order.hardware_of(vm['spec']['template'])
     # Components of the cluster may have given it an address.
     interfaces = [{key: value for key, value in interface.items()
                    if key != 'macAddress'}
@@ -342,10 +342,6 @@ def _remove_unused_interface(vm: objects.VirtualMachine) -> None:
     if interfaces == [_interface(name, binding)] and spec.get('networks') == [
             {'name': name, 'pod': {}}]:
         del devices['interfaces'], spec['networks']
-
-
-def _devices(spec: objects.VirtualMachineInstanceSpec) -> objects.Devices:
-    return (spec.get('domain') or {}).get('devices') or {}
 
 
 def has_http(vm: objects.VirtualMachine) -> bool:
@@ -364,7 +360,7 @@ def remove_unused_devices(vm: objects.VirtualMachine, had_http: bool) -> None:
     """
     if had_http and not has_http(vm):
         spec = vm['spec']['template']['spec']
-        devices = _devices(spec)
+        devices = boot_order.hardware_of(vm['spec']['template'])
         if spec.get('volumes'):
             spec['volumes'] = [volume for volume in spec['volumes']
                                if volume.get('name') != boot_order.HTTP_DRIVE]

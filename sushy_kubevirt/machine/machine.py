@@ -461,7 +461,6 @@ class Machine:
         return power_state.node_lost(self.state().vmi)
 
     reset = reset.reset
-    set_power_restore_policy = power_restore_policy.set
 
     def running_uid(self) -> str | None:
         """Return the uid of the VMI that has not ended, or None."""
@@ -478,6 +477,10 @@ class Machine:
     def power_restore_policy(self) -> Policy | None:
         """Return the policy, see `power_restore_policy.of`."""
         return power_restore_policy.of(self.state().vm, self.options)
+
+    def set_power_restore_policy(self, policy: Policy) -> None:
+        """Set the policy, see `power_restore_policy.change`."""
+        self.change(policy=policy)
 
     # Boot and firmware
 

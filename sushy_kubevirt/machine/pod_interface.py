@@ -26,10 +26,11 @@ def is_excluded(machine: protocols.Machine, state: vm_state.VmState) -> bool:
     While the VM is off, this may call the API, see `machine.Machine.sizes`.
     """
     vm = state.vm
+    template = vm['spec']['template']
     # The VM's own value precedes that of the preference.
     if (not vm['spec'].get('preference')
-            or not boot_order.lacks_interfaces(vm['spec']['template'])
-            or 'autoattachPodInterface' in devices(vm)):
+            or not boot_order.lacks_interfaces(template)
+            or 'autoattachPodInterface' in boot_order.hardware_of(template)):
         return False
     domain = state.vmi['spec']['domain'] if state.vmi else machine.sizes(vm)
     return (domain.get('devices') or {}).get(
@@ -42,10 +43,7 @@ def shown(machine: protocols.Machine, state: vm_state.VmState
     if not is_excluded(machine, state):
         return state.vm
     vm = copy.deepcopy(state.vm)
-    devices(vm)['autoattachPodInterface'] = False
+    # KubeVirt requires domain and devices.
+    hardware = boot_order.hardware_of(vm['spec']['template'])
+    hardware['autoattachPodInterface'] = False
     return vm
-
-
-def devices(vm: objects.VirtualMachine) -> objects.Devices:
-    # KubeVirt requires both.
-    return vm['spec']['template']['spec']['domain']['devices']

@@ -85,18 +85,8 @@ def of(vm: objects.VirtualMachine, options: options.Options) -> Policy | None:
     return _POLICY.get(strategy)
 
 
-def set(machine: protocols.Machine, policy: Policy) -> None:
-    """Set the policy of a machine.
-
-    :raises: `errors.WrongState` for the target of a migration,
-        `errors.Unavailable` if a start in progress does not create a VMI
-        within the write deadline
-    """
-    changes.write(machine, (change(machine, policy),), waits=True)
-
-
 def change(machine: protocols.Machine, policy: Policy) -> changes.Change:
-    """Return a change that sets the policy, see `changes`.
+    """Return a change that sets the policy, see `changes`. It may wait.
 
     :raises: when it is called, `errors.WrongState` for the target of a
         migration

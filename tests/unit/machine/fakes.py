@@ -12,6 +12,7 @@ from sushy_kubevirt.machine import boot
 from sushy_kubevirt.machine import changes
 from sushy_kubevirt.machine import machine
 from sushy_kubevirt.machine import options
+from sushy_kubevirt.machine import power_restore_policy
 from sushy_kubevirt.machine import vm_state
 
 
@@ -85,6 +86,12 @@ def set_boot(machine, *settings, **named):
     change = boot.Change(machine, *settings, **named)
     boot.write(change, lambda: changes.write(machine, (change,),
                                              change.needs_vmi))
+
+
+def set_policy(machine, policy):
+    """Set the power restore policy."""
+    changes.write(machine, (power_restore_policy.change(machine, policy),),
+                  waits=True)
 
 
 class Gates:

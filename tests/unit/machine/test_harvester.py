@@ -103,7 +103,7 @@ class HarvesterTestCase(base.BaseTestCase):
                     (Policy.LAST_STATE, 'RerunOnFailure'),
                     (Policy.ALWAYS_OFF, 'Manual')):
                 one = machine('Halted', note)
-                power_restore_policy.set(one, policy)
+                fakes.set_policy(one, policy)
                 self.assertIs(policy, power_restore_policy.of(
                     one.vm, one.options))
                 self.assertEqual(strategy, one.note)
@@ -117,7 +117,7 @@ class HarvesterTestCase(base.BaseTestCase):
     def test_leaves_running_machine_to_harvester(self):
         # Its controller writes what the VM has.
         one = machine('RerunOnFailure', 'RerunOnFailure', vmi=fakes.vmi())
-        power_restore_policy.set(one, Policy.ALWAYS_ON)
+        fakes.set_policy(one, Policy.ALWAYS_ON)
         self.assertEqual(('Always', 'RerunOnFailure'),
                          (one.strategy, one.note))
 

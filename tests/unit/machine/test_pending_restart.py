@@ -227,7 +227,7 @@ class PendingRestartTestCase(test_reset.ResetTestCase):
             self.reconcile(machine)
 
         machine.on_wait = [restart]
-        power_restore_policy.set(machine, policy.LAST_STATE)
+        fakes.set_policy(machine, policy.LAST_STATE)
         self.assertEqual('RerunOnFailure', machine.strategy)
 
 

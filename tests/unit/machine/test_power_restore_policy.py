@@ -60,11 +60,11 @@ class ReadTestCase(PolicyTestCase):
 class SetTestCase(PolicyTestCase):
 
     def set(self, machine, policy):
-        power_restore_policy.set(machine, policy)
+        fakes.set_policy(machine, policy)
         self.assertIs(policy, self.policy(machine))
         # One write is enough, and the reconciler does not revert it.
         writes = len(machine.writes)
-        power_restore_policy.set(machine, policy)
+        fakes.set_policy(machine, policy)
         self.assertEqual(writes, len(machine.writes))
         self.assertIsNone(one_time_boot.desired_vm(machine.state()))
 
@@ -128,7 +128,7 @@ class SetTestCase(PolicyTestCase):
         machine = fakes.Machine(fakes.vm('Always'), None, write_deadline=0.2)
         self.assertRaises(
             errors.Unavailable,
-            power_restore_policy.set,
+            fakes.set_policy,
             machine,
             Policy.LAST_STATE,
         )
@@ -136,7 +136,7 @@ class SetTestCase(PolicyTestCase):
         self.set(machine, Policy.ALWAYS_ON)
 
     def test_migration_receiver_is_refused(self):
-        self.assertRaises(errors.WrongState, power_restore_policy.set,
+        self.assertRaises(errors.WrongState, fakes.set_policy,
                           self.machine('WaitAsReceiver'), Policy.ALWAYS_ON)
 
     def test_set_during_one_time_boot(self):
@@ -148,7 +148,7 @@ class SetTestCase(PolicyTestCase):
                 self.set_and_reboot(machine, policy, strategy)
 
     def set_and_reboot(self, machine, policy, strategy):
-        power_restore_policy.set(machine, policy)
+        fakes.set_policy(machine, policy)
         self.assertIs(policy, self.policy(machine))
         # A reboot of the guest still starts it again.
         self.assertEqual('Always', machine.strategy)
