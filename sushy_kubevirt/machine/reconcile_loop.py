@@ -74,11 +74,6 @@ class ReconcileLoop(typing.Generic[MachineT]):
         """
         self._failures.pop(uid, None)
 
-    @property
-    def pending(self) -> int:
-        """Number of queued entries, of all loops with this worker."""
-        return self._worker.pending
-
     def turn(self, machine: MachineT) -> None:
         """Make one attempt; called by the worker."""
         if self._closed:

@@ -304,11 +304,11 @@ class ReconcilerTestCase(ReconcileTestCase):
             'sushy_kubevirt.kube.retry.FIRST_PAUSE', 0.001))
         self.logger = self.useFixture(fixtures.FakeLogger())
         self.cluster = Cluster()
-        worker = delaying_queue.Worker('one-time-boot')
-        worker.start()
-        self.addCleanup(worker.close)
+        self.worker = delaying_queue.Worker('one-time-boot')
+        self.worker.start()
+        self.addCleanup(self.worker.close)
         self.reconciler = one_time_boot.OneTimeBootReconciler(
-            self.cluster, worker)
+            self.cluster, self.worker)
         self.reconciler.start()
 
     def machine(self, **kwargs):
@@ -338,7 +338,7 @@ class ReconcilerTestCase(ReconcileTestCase):
         machine.fetch = None
         self.cluster.publish(machine, vm_state.VmState(vm))
         self.cluster.publish(machine, None)
-        self.assertFalse(self.reconciler._loop.pending)
+        self.assertFalse(self.worker.pending)
 
     def test_writes_nothing_if_another_reconciler_was_first(self):
         machine = self.machine()
@@ -372,7 +372,7 @@ class ReconcilerTestCase(ReconcileTestCase):
         other.uid = 'other'
         self.cluster.publish(other, other.state())
         self.assertTrue(other.done.wait(10))
-        self.assertFalse(self.reconciler._loop.pending)
+        self.assertFalse(self.worker.pending)
 
     def test_logs_start_problem_once_per_occurrence(self):
         machine = self.machine()
