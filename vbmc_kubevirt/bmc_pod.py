@@ -9,7 +9,6 @@ what the other has changed.
 from __future__ import annotations
 
 import asyncio
-from collections import abc
 import logging
 import signal
 import typing
@@ -31,14 +30,13 @@ Service: typing.TypeAlias = (
 class BmcPod:
     """The BMC of one VM, with one or both protocols.
 
-    :param ipmi: called in the event loop; None without IPMI, whose modules
-        take 3 MiB
+    :param ipmi: None without IPMI, whose modules take 3 MiB
     :param address: IP address of the port for probes
     :param health_port: TCP port for probes and metrics; 0 for a free one
     """
 
     def __init__(self, redfish: redfish_service.RedfishService | None,
-                 ipmi: abc.Callable[[], ipmi_service.IpmiService] | None,
+                 ipmi: ipmi_service.Settings | None,
                  address: str, health_port: int) -> None:
         self._redfish = redfish
         self._ipmi = ipmi
@@ -60,7 +58,8 @@ class BmcPod:
         if self._redfish is not None:
             where.append(f'Redfish on {self._redfish.url}')
         if self._ipmi is not None:
-            ipmi = self._ipmi()
+            from vbmc_kubevirt import ipmi_service
+            ipmi = ipmi_service.IpmiService(self._ipmi, self._redfish)
             self._services.append(ipmi)
             where.append(f'IPMI on {ipmi.address}, UDP port {ipmi.port}')
         self._health.start()

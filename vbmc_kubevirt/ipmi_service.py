@@ -64,38 +64,30 @@ class Settings:
     account_management: bool = True
 
 
-def own_backend(settings: Settings
-                ) -> abc.Callable[[], backends.OwnBackend]:
-    """Return the function `IpmiService` connects with, alone."""
-    return functools.partial(
-        backends.OwnBackend, backends.SharedConnection(None, None),
-        settings.machine_options, settings.vm)
-
-
-def shared_backend(redfish: redfish_service.RedfishService
-                   ) -> abc.Callable[[], backends.SharedBackend]:
-    """Return that function for IPMI beside Redfish of the same VM."""
-    services = redfish.services
-    return functools.partial(
-        backends.SharedBackend, redfish.cluster, services.state,
-        services.events.log, services.accounts, constants.CLUSTER_DEADLINES)
-
-
 Cluster: typing.TypeAlias = cluster.Cluster
 
 
 class IpmiService:
     """IPMI of one BMC.
 
-    :param connect: see `bmc.Bmc`
+    :param redfish: of the same VM; None without
     :raises: OSError if the port cannot be opened
     :ivar address: address that it listens on
     :ivar port: UDP port
     """
 
     def __init__(self, settings: Settings,
-                 connect: abc.Callable[[], backends.Backend]) -> None:
+                 redfish: redfish_service.RedfishService | None) -> None:
         self._settings = settings
+        connect: abc.Callable[[], backends.Backend] = functools.partial(
+            backends.OwnBackend, backends.SharedConnection(None, None),
+            settings.machine_options, settings.vm)
+        if redfish is not None:
+            services = redfish.services
+            connect = functools.partial(
+                backends.SharedBackend, redfish.cluster, services.state,
+                services.events.log, services.accounts,
+                constants.CLUSTER_DEADLINES)
         self._account = mounted_secret.MountedAccount(settings.folder)
         self._readers = futures.ThreadPoolExecutor(READERS, 'reader')
         self._bmc = bmc.Bmc(

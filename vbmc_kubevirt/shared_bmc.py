@@ -79,14 +79,14 @@ class SharedBmc:
     """One BMC.
 
     :param name: of the BMC
-    :param entry: its value in the membership ConfigMap
+    :param entry: its value in the membership ConfigMap, decoded
     """
 
     def __init__(self, common: Common, name: str,
                  entry: objects.Json) -> None:
         self.name = name
         self._common = common
-        self._entry = entry
+        self.entry = entry
         self._auth = self._secret(entry['auth']['secret'])
         tls = (entry['redfish'] or {}).get('tls')
         self._tls = tls and self._secret(tls['secret'])
@@ -135,7 +135,7 @@ class SharedBmc:
                           f'{_sentence(exc)}') from None
 
     def _make(self) -> None:
-        common, entry = self._common, self._entry
+        common, entry = self._common, self.entry
         folder = os.environ.get(options_file.FOLDER_VARIABLE,
                                 options_file.FOLDER)
         config = {**options_file.check(entry['options'], folder),
@@ -169,13 +169,13 @@ class SharedBmc:
         self._serving = [asyncio.create_task(http.run())
                          for http in self._servers]
         if self._ipmi is not None:
-            self._ipmi.start(self._socket, self._entry['ipmi']['port'])
+            self._ipmi.start(self._socket, self.entry['ipmi']['port'])
             self._watch = asyncio.create_task(
                 self._ipmi.watch(self._common.readers))
 
     def _open(self, machines: cluster.Cluster,
               services: service_context.Services) -> None:
-        entry, slot = self._entry, self._entry['slot']
+        entry, slot = self.entry, self.entry['slot']
         if entry['redfish'] is not None:
             self._serve(REDFISH_PORT + slot, self._certificate)
             if self._certificate is not None and entry['redfish']['http']:
@@ -241,7 +241,7 @@ class SharedBmc:
         self._read(self._auth)
         if self._tls is not None:
             self._read(self._tls)
-        self._entry = entry
+        self.entry = entry
         _accounts, problems = self._source.read()
         if problems:
             raise Problem(problems[0])
@@ -251,7 +251,7 @@ class SharedBmc:
 
         :returns: a sentence; '' if they can
         """
-        problem = self._account.problem if self._entry['ipmi'] else ''
+        problem = self._account.problem if self.entry['ipmi'] else ''
         if not problem and self._certificate is not None:
             problem = self._certificate.problem
         return problem

@@ -159,14 +159,12 @@ class _Member:
     :ivar text: its value in the ConfigMap
     :ivar task: what starts, changes or stops it
     :ivar bmc: what is served
-    :ivar entry: the value that is served, decoded
     """
 
     def __init__(self) -> None:
         self.text: str | None = None
         self.task: asyncio.Task[None] | None = None
         self.bmc: shared_bmc.SharedBmc | None = None
-        self.entry: objects.Json | None = None
 
 
 class SharedPod:
@@ -328,10 +326,9 @@ class SharedPod:
 
         :raises: `shared_bmc.Problem`
         """
-        if (member.bmc is not None and member.entry is not None
-                and shared_bmc.differs_by_secrets_only(entry, member.entry)):
+        if member.bmc is not None and shared_bmc.differs_by_secrets_only(
+                entry, member.bmc.entry):
             await self._in_thread(member.bmc.renew, entry)
-            member.entry = entry
             return member.bmc
         await self._end(member)
         bmc = shared_bmc.SharedBmc(self._common, name, entry)
@@ -341,7 +338,7 @@ class SharedPod:
         except BaseException:
             await self._discard(bmc)
             raise
-        member.bmc, member.entry = bmc, entry
+        member.bmc = bmc
         return bmc
 
     async def _end(self, member: _Member) -> None:

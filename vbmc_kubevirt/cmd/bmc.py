@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 from collections import abc
-import functools
 import logging
 import os
 import re
@@ -251,7 +250,7 @@ def _pod(environ: abc.MutableMapping[str, str], with_redfish: bool,
     health_port = port(environ, 'VIRTBMC_HEALTH_PORT', HEALTH_PORT)
     settings = read(environ) if with_ipmi else None
     from vbmc_kubevirt import bmc_pod
-    served = ipmi = None
+    served = None
     address = environ.get('POD_IP') or '::'
     if with_redfish:
         served = _redfish(environ)
@@ -261,14 +260,7 @@ def _pod(environ: abc.MutableMapping[str, str], with_redfish: bool,
                 f'VIRTBMC_VM is {settings.vm!r}, but the VM in '
                 f'{next(filter(None, map(environ.get, _CONFIGS)))} is '
                 f'{served.settings.vm!r}')
-    if settings is not None:
-        # The modules of a protocol that is not served cost memory.
-        from vbmc_kubevirt import ipmi_service
-        ipmi = functools.partial(
-            ipmi_service.IpmiService, settings,
-            ipmi_service.own_backend(settings) if served is None
-            else ipmi_service.shared_backend(served))
-    return bmc_pod.BmcPod(served, ipmi, address, health_port)
+    return bmc_pod.BmcPod(served, settings, address, health_port)
 
 
 def _shared_pod(environ: abc.Mapping[str, str],
