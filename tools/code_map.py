@@ -45,7 +45,7 @@ FLOWS = (
     ('An IPMI packet: chassis power on', (
         ('vbmc_kubevirt.ipmi.server:Server.receive',
          'in the event loop; session20 verifies and decrypts'),
-        ('vbmc_kubevirt.commands.group:Group.commands', 'what the BMC serves'),
+        ('vbmc_kubevirt.command_table:commands', 'what the BMC serves'),
         ('vbmc_kubevirt.commands.chassis:Chassis.chassis_control',
          'in a thread, as it changes the VM'),
         ('sushy_kubevirt.machine.reset:reset', 'as above'),

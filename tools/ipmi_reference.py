@@ -11,6 +11,7 @@ import pathlib
 import sys
 
 from vbmc_kubevirt import bmc
+from vbmc_kubevirt import command_table
 from vbmc_kubevirt.ipmi import channel
 from vbmc_kubevirt.ipmi import constants
 
@@ -310,7 +311,8 @@ def answers():
     :returns: dict of (network function, command) to `SERVED` or `DENIED`
     """
     answers = dict.fromkeys(channel.NAMES, SERVED)
-    commands = bmc.Bmc(None, 'vm', 'lab/vm', None, None, None).commands
+    commands = bmc.Bmc(command_table.commands, None, 'vm', 'lab/vm', None,
+                       None, None).commands
     for code, command in commands.items():
         answers[code] = (DENIED if command.privilege == constants.NEVER
                          else SERVED)

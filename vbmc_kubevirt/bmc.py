@@ -29,25 +29,24 @@ from sushy_kubevirt.machine import cluster
 from sushy_kubevirt.machine import machine
 from vbmc_kubevirt import backends
 from vbmc_kubevirt import bmc_users
-from vbmc_kubevirt import command_table
 from vbmc_kubevirt.commands import completion
 from vbmc_kubevirt.ipmi import channel
 from vbmc_kubevirt.ipmi import constants
 from vbmc_kubevirt.ipmi import server
+from vbmc_kubevirt.ipmi import sol
 from vbmc_kubevirt import restart_cause
-
-if typing.TYPE_CHECKING:
-    from vbmc_kubevirt.commands import sol_configuration
 
 LOG = logging.getLogger(__name__)
 
 Machine: typing.TypeAlias = machine.Machine
 Cluster: typing.TypeAlias = cluster.Cluster
+Commands: typing.TypeAlias = abc.Mapping[channel.Code, server.Command]
 
 
 class Bmc:
     """BMC of one VM.
 
+    :param commands: `command_table.commands`
     :param connect: called on first use, again after `errors.ConfigError`
     :param name: name for log messages
     :param vm: 'namespace/name'
@@ -59,16 +58,15 @@ class Bmc:
         command's request to the cluster, whatever the options of accounts and
         log, which may be Redfish's
     :ivar client_port: UDP port that clients use
-    :ivar commands: by network function and command
-    :ivar sol: set by itself, as is the next
+    :ivar on_reset: called in the event loop on a warm or cold reset
     :ivar watchdog_events: returns the offsets of sensor type Watchdog 2 (table
-        42-3) that are set
+        42-3) that are set; set by its commands
     """
 
-    sol: sol_configuration.SolConfiguration
     watchdog_events: abc.Callable[[], tuple[int, ...]]
 
-    def __init__(self, connect: abc.Callable[[], backends.Backend], name: str,
+    def __init__(self, commands: abc.Callable[[Bmc], Commands],
+                 connect: abc.Callable[[], backends.Backend], name: str,
                  vm: str, users: bmc_users.BmcUsers,
                  readers: futures.Executor, writers: futures.Executor) -> None:
         self.name = name
@@ -84,9 +82,9 @@ class Bmc:
         self._lock = threading.Lock()
         self._backend: backends.Backend | None = None
         self._closed = False
-        self._groups = [group(self) for group in command_table.GROUPS]
-        self.commands = {code: command for group in self._groups
-                         for code, command in group.commands().items()}
+        self.on_reset: list[abc.Callable[[], object]] = []
+        self.sol = sol.Settings()
+        self.commands = commands(self)
         self.server = server.Server(name, users, self.commands, self.guid,
                                     readers, writers, blocking.attempt)
 
@@ -161,8 +159,8 @@ class Bmc:
 
     def warm_reset(self) -> None:
         """Drop the state of commands that belongs to clients."""
-        for group in self._groups:
-            group.release()
+        for release in self.on_reset:
+            release()
 
     def machine(self) -> Machine:
         """Find the machine and store its UUID for `guid`; may block.

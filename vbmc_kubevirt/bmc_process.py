@@ -20,6 +20,7 @@ from sushy_kubevirt.machine import options
 from vbmc_kubevirt import backends
 from vbmc_kubevirt import bmc
 from vbmc_kubevirt import bmc_users
+from vbmc_kubevirt import command_table
 from vbmc_kubevirt import entries
 from vbmc_kubevirt.ipmi import udp
 from vbmc_kubevirt.ipmi import users
@@ -94,6 +95,7 @@ class BmcProcess:
         user = users.User(users.NULL_USER + 1, entry['username'].encode(),
                           entry['password'].encode())
         self._bmcs[name] = served = bmc.Bmc(
+            command_table.commands,
             functools.partial(
                 backends.OwnBackend, self._connection, self._options, vm,
                 self._state_secret),

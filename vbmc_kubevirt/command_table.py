@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All groups of IPMI commands of a BMC."""
+"""All IPMI commands of a BMC."""
 
 from __future__ import annotations
 
+from vbmc_kubevirt import bmc
 from vbmc_kubevirt.commands import boot_options
 from vbmc_kubevirt.commands import channels
 from vbmc_kubevirt.commands import chassis
@@ -20,6 +21,8 @@ from vbmc_kubevirt.commands import system_info
 from vbmc_kubevirt.commands import system_interface
 from vbmc_kubevirt.commands import users
 from vbmc_kubevirt.commands import watchdog
+from vbmc_kubevirt.ipmi import channel
+from vbmc_kubevirt.ipmi import server
 
 GROUPS = (
     device.Device, channels.Channels, lan.Lan, chassis.Chassis,
@@ -27,3 +30,11 @@ GROUPS = (
     payload.Payload, sol_configuration.SolConfiguration,
     system_interface.SystemInterface, sdr.Repository, sensors.Sensors,
     sel.Sel, sel_clock.SelClock, fru.Fru, watchdog.Watchdog)
+
+
+def commands(bmc: bmc.Bmc) -> dict[channel.Code, server.Command]:
+    """Make the commands, with the privileges of table G-1."""
+    groups = [group(bmc) for group in GROUPS]
+    bmc.on_reset += [group.release for group in groups]
+    return {code: command for group in groups
+            for code, command in group.commands().items()}

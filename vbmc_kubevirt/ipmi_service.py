@@ -21,6 +21,7 @@ from sushy_kubevirt.pod import prometheus
 from vbmc_kubevirt import backends
 from vbmc_kubevirt import bmc
 from vbmc_kubevirt import bmc_users
+from vbmc_kubevirt import command_table
 from vbmc_kubevirt.ipmi import constants
 from vbmc_kubevirt.ipmi import udp
 from vbmc_kubevirt import metrics
@@ -91,7 +92,8 @@ class IpmiService:
         self._account = mounted_secret.MountedAccount(settings.folder)
         self._readers = futures.ThreadPoolExecutor(READERS, 'reader')
         self._bmc = bmc.Bmc(
-            connect, settings.vm, settings.vm, bmc_users.BmcUsers(
+            command_table.commands, connect, settings.vm, settings.vm,
+            bmc_users.BmcUsers(
                 self._account.users, settings.account_management),
             self._readers, futures.ThreadPoolExecutor(WRITERS, 'writer'))
         self._stopped = asyncio.Event()

@@ -36,6 +36,7 @@ from sushy_kubevirt.redfish.services import service_threads
 from vbmc_kubevirt import backends
 from vbmc_kubevirt import bmc
 from vbmc_kubevirt import bmc_users
+from vbmc_kubevirt import command_table
 from vbmc_kubevirt.ipmi import constants
 from vbmc_kubevirt.ipmi import server
 from vbmc_kubevirt.ipmi import udp
@@ -189,7 +190,8 @@ class SharedBmc:
                 services.accounts if self._servers else None,
                 constants.CLUSTER_DEADLINES)
             self._ipmi = bmc.Bmc(
-                lambda: backend, self.name, entry['vm'], bmc_users.BmcUsers(
+                command_table.commands, lambda: backend, self.name,
+                entry['vm'], bmc_users.BmcUsers(
                     self._account.users, entry['account_management']),
                 self._common.readers, self._common.writers)
             self._ipmi.server.read_max = READ_MAX

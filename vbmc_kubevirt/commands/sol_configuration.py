@@ -8,7 +8,6 @@ from vbmc_kubevirt.commands import group
 from vbmc_kubevirt.commands import set_in_progress
 from vbmc_kubevirt.ipmi import channel
 from vbmc_kubevirt.ipmi import constants
-from vbmc_kubevirt.ipmi import sol
 
 #: Parameters (table 26-5).
 (ENABLE, AUTHENTICATION, ACCUMULATE, RETRY, BIT_RATE, VOLATILE_BIT_RATE,
@@ -37,8 +36,6 @@ class SolConfiguration(set_in_progress.Parameters):
 
     A VM's serial port has no bit rate; those parameters have no effect.
 
-    :ivar enabled: whether SOL may be activated
-    :ivar privilege: needed to activate it
     """
 
     netfn = constants.TRANSPORT
@@ -46,10 +43,6 @@ class SolConfiguration(set_in_progress.Parameters):
 
     def __init__(self, bmc: group.Bmc) -> None:
         super().__init__(bmc)
-        bmc.sol = self
-        self.enabled = True
-        self.privilege = constants.Privilege.OPERATOR
-        self.timing = sol.Timing()
         self._bit_rates = {BIT_RATE: 0, VOLATILE_BIT_RATE: 0}
 
     @group.command(0x22, 'Get SOL Configuration Parameters',
@@ -59,11 +52,11 @@ class SolConfiguration(set_in_progress.Parameters):
         completion.check_channel(data[0])
         if data[0] & _REVISION_ONLY:
             return bytes((_REVISION,))
-        timing = self.timing
+        settings, timing = self._bmc.sol, self._bmc.sol.timing
         values = {
             set_in_progress.PARAMETER: self.progress(),
-            ENABLE: bytes((self.enabled,)),
-            AUTHENTICATION: bytes((_FORCED | self.privilege,)),
+            ENABLE: bytes((settings.enabled,)),
+            AUTHENTICATION: bytes((_FORCED | settings.privilege,)),
             ACCUMULATE: bytes((
                 round(timing.accumulate_seconds / _ACCUMULATE_UNIT),
                 timing.send_threshold)),
@@ -82,7 +75,7 @@ class SolConfiguration(set_in_progress.Parameters):
     def set(self, session: channel.Session, data: bytes) -> None:
         """Set SOL Configuration Parameters (section 26.2)."""
         completion.check_channel(data[0])
-        parameter, values = data[1], data[2:]
+        settings, parameter, values = self._bmc.sol, data[1], data[2:]
         completion.refuse_if(parameter in (PAYLOAD_CHANNEL, PAYLOAD_PORT),
                              constants.Completion.READ_ONLY)
         completion.refuse_if(parameter > PAYLOAD_PORT,
@@ -93,20 +86,20 @@ class SolConfiguration(set_in_progress.Parameters):
         if parameter == set_in_progress.PARAMETER:
             self.set_progress(session, values[0])
         elif parameter == ENABLE:
-            self.enabled = bool(values[0] & 1)
+            settings.enabled = bool(values[0] & 1)
         elif parameter == AUTHENTICATION:
             completion.refuse_if(values[0] & _FORCED != _FORCED
                                  or values[0] & 0x0f not in _LEVELS,
                                  constants.Completion.INVALID_FIELD)
-            self.privilege = constants.Privilege(values[0] & 0x0f)
+            settings.privilege = constants.Privilege(values[0] & 0x0f)
         elif parameter == ACCUMULATE:
             completion.refuse_if(not values[0] or not values[1],
                                  constants.Completion.INVALID_FIELD)
-            self.timing.accumulate_seconds = values[0] * _ACCUMULATE_UNIT
-            self.timing.send_threshold = values[1]
+            settings.timing.accumulate_seconds = values[0] * _ACCUMULATE_UNIT
+            settings.timing.send_threshold = values[1]
         elif parameter == RETRY:
-            self.timing.retry_count = values[0] & 0x07
-            self.timing.retry_seconds = values[1] * _RETRY_UNIT
+            settings.timing.retry_count = values[0] & 0x07
+            settings.timing.retry_seconds = values[1] * _RETRY_UNIT
         else:
             completion.refuse_if(values[0] & 0x0f not in _BIT_RATES,
                                  constants.Completion.INVALID_FIELD)

@@ -17,6 +17,8 @@ from collections import abc
 import dataclasses
 import typing
 
+from vbmc_kubevirt.ipmi import constants
+
 #: Maximum size of a payload in bytes, with its header. Clients accept no more
 #: than 255 characters in a packet.
 PAYLOAD_MAX = 255
@@ -63,6 +65,19 @@ class Timing:
     send_threshold: int = 1
     retry_count: int = 7
     retry_seconds: float = 0.5
+
+
+@dataclasses.dataclass
+class Settings:
+    """SOL configuration (section 26).
+
+    :ivar enabled: whether SOL may be activated
+    :ivar privilege: needed to activate it
+    """
+
+    enabled: bool = True
+    privilege: constants.Privilege = constants.Privilege.OPERATOR
+    timing: Timing = dataclasses.field(default_factory=Timing)
 
 
 def _discard(payload: bytes) -> None:

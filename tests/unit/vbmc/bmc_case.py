@@ -12,6 +12,7 @@ from sushy_kubevirt.machine import machine
 from sushy_kubevirt.machine import vm_state
 from tests.unit.bmc import fake_state
 from vbmc_kubevirt import bmc
+from vbmc_kubevirt import command_table
 from vbmc_kubevirt.ipmi import constants
 from vbmc_kubevirt.ipmi import server
 from vbmc_kubevirt.ipmi import users
@@ -61,8 +62,9 @@ class BmcTestCase(base.BaseTestCase):
         self.log = mock.create_autospec(event_log.Log, instance=True)
         self.machine.uid = UUID
         self.log.clocks = clock.Clocks(fake_state.State())
-        self.bmc = bmc.Bmc(lambda: backend(self.find, self.log), 'vm',
-                           'lab/vm', None, None, None)
+        self.bmc = bmc.Bmc(
+            command_table.commands, lambda: backend(self.find, self.log), 'vm',
+            'lab/vm', None, None, None)
         self.bmc.version = '3.14.2.dev859'
         self.commands = self.bmc.commands
         self.session = Session()

@@ -30,6 +30,7 @@ from tests.unit.vbmc.ipmi import client15
 from tools import ipmi_reference
 from vbmc_kubevirt import bmc
 from vbmc_kubevirt import bmc_users
+from vbmc_kubevirt import command_table
 from vbmc_kubevirt.commands import payload
 from vbmc_kubevirt.ipmi import server
 from vbmc_kubevirt.ipmi import users
@@ -164,6 +165,7 @@ class Fuzzer:
         self.users = bmc_users.BmcUsers(
             lambda: (users.User(2, b'admin', b'secret'),))
         self.bmc = bmc.Bmc(
+            command_table.commands,
             lambda: bmc_case.backend(lambda: self.machine, self.log), 'vm',
             'lab/vm', self.users, Inline(), Inline())
         self.bmc.machine()

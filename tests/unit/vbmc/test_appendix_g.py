@@ -5,6 +5,7 @@ from tests.unit.vbmc import bmc_case
 from tests.unit.vbmc.ipmi import base
 from tools import ipmi_reference
 from vbmc_kubevirt import bmc
+from vbmc_kubevirt import command_table
 from vbmc_kubevirt.ipmi import channel
 from vbmc_kubevirt.ipmi import constants
 
@@ -55,7 +56,8 @@ class AnswerTest(base.ServerTestCase):
     async def asyncSetUp(self):
         await super().asyncSetUp()
         self.commands = bmc.Bmc(
-            None, 'vm', 'lab/vm', None, None, None).commands
+            command_table.commands, None, 'vm', 'lab/vm', None, None,
+            None).commands
         self.server._commands = self.commands
 
     async def test_refused_commands_get_the_code_of_the_table(self):

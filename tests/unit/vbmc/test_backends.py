@@ -10,6 +10,7 @@ from sushy_kubevirt.kube import errors
 from vbmc_kubevirt import backends
 from vbmc_kubevirt import bmc
 from vbmc_kubevirt import bmc_users
+from vbmc_kubevirt import command_table
 
 
 class SharedConnectionTest(unittest.TestCase):
@@ -50,6 +51,7 @@ class BmcTest(unittest.TestCase):
 
     def entry(self):
         return bmc.Bmc(
+            command_table.commands,
             functools.partial(backends.OwnBackend, self.link, 'options',
                               'lab/vm'),
             'vm', 'lab/vm', mock.Mock(managed=False), None, None)
@@ -99,8 +101,8 @@ class WatchTest(unittest.IsolatedAsyncioTestCase):
     """A BMC watches its VM without waiting for an IPMI request."""
 
     async def watch(self, *results):
-        entry = bmc.Bmc(mock.Mock(), 'vm', 'lab/vm',
-                                     mock.Mock(managed=False), None, None)
+        entry = bmc.Bmc(command_table.commands, mock.Mock(), 'vm', 'lab/vm',
+                        mock.Mock(managed=False), None, None)
         entry.machine = mock.Mock(side_effect=results)
         with mock.patch.object(backends, 'RETRY_SECONDS', 0):
             async with asyncio.timeout(30):

@@ -29,7 +29,8 @@ class BmcProcessTest(unittest.IsolatedAsyncioTestCase):
 
     async def test_serves_vm_and_account_of_entry(self):
         for name in 'lab/vm', 'vm':
-            connect, *rest, users, _readers, _writers = await self.start(name)
+            _commands, connect, *rest, users, _readers, _writers = (
+                await self.start(name))
             self.assertEqual([name, 'lab/vm'], rest)
             self.assertEqual(('options', 'lab/vm', 'a/b'), connect.args[1:])
             user, = users.all()

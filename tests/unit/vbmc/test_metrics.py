@@ -6,6 +6,7 @@ from oslotest import base
 
 from sushy_kubevirt.pod import prometheus
 from vbmc_kubevirt import bmc
+from vbmc_kubevirt import command_table
 from vbmc_kubevirt.ipmi import channel
 from vbmc_kubevirt.ipmi import server
 from vbmc_kubevirt import metrics
@@ -33,7 +34,8 @@ class MetricsTest(base.BaseTestCase):
             self.assertIn(line + '\n', text)
 
     def test_every_command_has_a_name(self):
-        commands = bmc.Bmc(None, 'vm', 'lab/vm', None, None, None).commands
+        commands = bmc.Bmc(command_table.commands, None, 'vm', 'lab/vm', None,
+                           None, None).commands
         names = server.Server('vm', None, commands, None, None,
                               None, None).command_names
         self.assertEqual({*commands, *channel.NAMES}, set(names))

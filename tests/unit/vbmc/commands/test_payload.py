@@ -9,6 +9,7 @@ from unittest import mock
 from tests.unit.vbmc.ipmi import base
 from vbmc_kubevirt import bmc
 from vbmc_kubevirt import bmc_users
+from vbmc_kubevirt import command_table
 from vbmc_kubevirt.commands import payload
 from vbmc_kubevirt.ipmi import constants
 from vbmc_kubevirt.ipmi import session15
@@ -49,7 +50,8 @@ class PayloadTestCase(base.ServerTestCase):
         patch = mock.patch.object(payload.console, 'Console', Console)
         patch.start()
         self.addCleanup(patch.stop)
-        self.bmc = bmc.Bmc(None, 'vm', 'lab/vm', None, None, None)
+        self.bmc = bmc.Bmc(command_table.commands, None, 'vm', 'lab/vm', None,
+                           None, None)
         self.bmc.server = self.server
         self.commands = self.bmc.commands
         self.server._commands.update(self.commands)
