@@ -26,7 +26,6 @@ import io
 import logging
 import operator
 import socket
-import ssl
 import threading
 import time
 import typing
@@ -46,6 +45,7 @@ if typing.TYPE_CHECKING:
     from wsgiref import types
 
     from sushy_kubevirt.kube import objects
+    from sushy_kubevirt.pod import certificate
     from sushy_kubevirt.redfish.protocol import response_cache
     from sushy_kubevirt.redfish.protocol import websocket
 
@@ -75,13 +75,6 @@ _BACKLOG = 128
 _UPGRADES = 'sushy_kubevirt.upgrades'
 
 
-class Certificate(typing.Protocol):
-    """What a server uses of its `certificate.Certificate`."""
-
-    def context(self) -> ssl.SSLContext:
-        """Return the context for the next connection."""
-
-
 class _Answer(typing.NamedTuple):
     status: str
     headers: list[tuple[str, str]]
@@ -104,7 +97,8 @@ class Server:
 
     def __init__(
             self, address: str, port: int, app: types.WSGIApplication,
-            certificate: Certificate | None = None,
+            certificate: certificate.Certificate
+            | certificate.CertificateInMemory | None = None,
             max_connections: int | None = None,
             find: abc.Callable[[types.WSGIEnvironment],
                                response_cache.Response | None
@@ -483,14 +477,6 @@ class Server:
 
 _account = operator.attrgetter('account')
 _network = operator.attrgetter('network')
-
-
-def run(*servers: Server) -> None:
-    """Serve until all servers were stopped."""
-    async def serve() -> None:
-        await asyncio.gather(*(server.run() for server in servers))
-
-    asyncio.run(serve())
 
 
 def _refusal(environ: types.WSGIEnvironment) -> _Answer:

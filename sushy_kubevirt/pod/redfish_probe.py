@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import abc
 import contextlib
+import math
 import socket
 import ssl
 import time
@@ -56,27 +57,22 @@ class Probe:
             self._context.verify_mode = ssl.CERT_NONE
             # Resuming a session is cheapest with TLS 1.2.
             self._context.maximum_version = ssl.TLSVersion.TLSv1_2
-        self._succeeded_at: float | None = None
+        self._succeeded_at = -math.inf
 
     def live(self) -> str:
         """Check the server unless it answered in the last minute.
 
         :returns: why it does not answer, a sentence; '' if it does
         """
-        return '' if self._succeeded_within(_LIVE_SECONDS) else self._check()
+        return self._check(_LIVE_SECONDS)
 
     def ready(self) -> str:
-        """Check the server unless it answered in the last 25 seconds.
+        """The same unless it answered in the last 25 seconds."""
+        return self._check(_READY_SECONDS)
 
-        :returns: why it does not answer, a sentence; '' if it does
-        """
-        return '' if self._succeeded_within(_READY_SECONDS) else self._check()
-
-    def _succeeded_within(self, seconds: float) -> bool:
-        return (self._succeeded_at is not None
-                and time.monotonic() - self._succeeded_at < seconds)
-
-    def _check(self) -> str:
+    def _check(self, seconds: float) -> str:
+        if time.monotonic() - self._succeeded_at < seconds:
+            return ''
         try:
             line = self._request()
         except OSError as exc:

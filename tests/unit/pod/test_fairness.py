@@ -25,7 +25,7 @@ class FairnessTestCase(test_http_server.HttpServerTestCase):
             find=lambda environ, number=number: self.order.append(number))
             for number in range(2)]
         self.server = self.servers[0]
-        self.thread = threading.Thread(target=http_server.run,
+        self.thread = threading.Thread(target=test_http_server.run,
                                        args=self.servers)
         self.thread.start()
 

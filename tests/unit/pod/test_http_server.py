@@ -119,6 +119,14 @@ def frame(kind, data):
     return bytes((kind, 0x80 | len(data))) + bytes(4) + data
 
 
+def run(*servers):
+    """Serve until all servers were stopped."""
+    async def serve():
+        await asyncio.gather(*(server.run() for server in servers))
+
+    asyncio.run(serve())
+
+
 class HttpServerTestCase(base.BaseTestCase):
 
     CERTIFICATE = None
@@ -129,7 +137,7 @@ class HttpServerTestCase(base.BaseTestCase):
         self.app = Application()
         self.server = http_server.Server('127.0.0.1', 0, self.app,
                                          self.CERTIFICATE)
-        self.thread = threading.Thread(target=http_server.run,
+        self.thread = threading.Thread(target=run,
                                        args=(self.server,))
         self.thread.start()
         self.addCleanup(self.end)
