@@ -40,7 +40,7 @@ _TIMEOUT = 'SessionTimeout'
 _ID_LENGTH = 16
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(eq=False)
 class Session:
     """A session.
 
@@ -52,6 +52,8 @@ class Session:
     :param context: text that the client chose, or None
     :param digest: of the token
     :param signature: of the account, '' if no accounts are configured
+    :param used: time of the last use (`time.monotonic`)
+    :param changing: held by a request of the session that changes its account
     """
 
     id: str
@@ -61,19 +63,16 @@ class Session:
     context: str | None
     digest: str = dataclasses.field(repr=False)
     signature: str = dataclasses.field(repr=False)
+    used: float = dataclasses.field(default_factory=time.monotonic)
+    changing: threading.Lock = dataclasses.field(
+        default_factory=threading.Lock, repr=False)
 
 
-class _Entry:
-    """A session that is open.
+class _State(typing.NamedTuple):
+    """What changes of a session, as of its check."""
 
-    :ivar used: time of the last use (`time.monotonic`)
-    :ivar changing: held by a request of the session that changes its account
-    """
-
-    def __init__(self, session: Session) -> None:
-        self.session = session
-        self.used = time.monotonic()
-        self.changing = threading.Lock()
+    signature: str
+    used: float
 
 
 class Sessions:
@@ -89,9 +88,9 @@ class Sessions:
         self._login = login
         self._state = state
         self._default = timeout
-        # Held while entries are added, replaced and removed.
+        # Held while sessions are added, renewed and removed.
         self._lock = threading.Lock()
-        self._entries: dict[str, _Entry] = {}
+        self._open: dict[str, Session] = {}
 
     # The timeout
 
@@ -132,10 +131,10 @@ class Sessions:
             id=_id(digest), user=user, source=source, created=time.time(),
             context=context, digest=digest, signature=_signature(account))
         # Ends what is not valid any more.
-        self._valid_entries()
+        self.all()
         with self._lock:
             self._limit_number(session)
-            self._entries[session.id] = _Entry(session)
+            self._open[session.id] = session
         return session, token
 
     @contextlib.contextmanager
@@ -146,12 +145,11 @@ class Sessions:
 
         :param session: None if there is none to wait for
         """
-        entry = self._entries.get(session.id) if session else None
-        if entry is None:
+        if session is None:
             yield
             return
         blocking.check()
-        with entry.changing:
+        with session.changing:
             yield
 
     def renew(self, session: Session, account: account_files.Account) -> None:
@@ -162,27 +160,19 @@ class Sessions:
         :param account: its changed account
         """
         with self._lock:
-            entry = self._entries.get(session.id)
-            if entry is not None:
-                entry.session = dataclasses.replace(
-                    session, signature=_signature(account))
-                entry.used = time.monotonic()
+            session.signature = _signature(account)
+            session.used = time.monotonic()
 
     def close(self, session: Session) -> None:
         """End a session; idempotent."""
         with self._lock:
-            self._entries.pop(session.id, None)
+            self._open.pop(session.id, None)
 
-    def _close_unchanged(self, session: Session, used: float) -> None:
-        """End a session unless it was used or renewed since it was read.
-
-        :param used: time of the last use
-        """
+    def _close_unchanged(self, session: Session, state: _State) -> None:
+        """End a session unless it was used or renewed since it was read."""
         with self._lock:
-            entry = self._entries.get(session.id)
-            if entry is not None and (entry.session, entry.used) == (
-                    session, used):
-                del self._entries[session.id]
+            if (session.signature, session.used) == state:
+                self._open.pop(session.id, None)
 
     def _limit_number(self, newest: Session) -> None:
         """End the least recently used sessions above the limits.
@@ -191,8 +181,8 @@ class Sessions:
 
         :param newest: session that is being opened
         """
-        sessions = [entry.session for entry in sorted(
-            self._entries.values(), key=lambda entry: entry.used)] + [newest]
+        sessions = sorted(self._open.values(),
+                          key=lambda session: session.used) + [newest]
         owner = self._owner(newest)
         for most, candidates in (
                 (MAX_PER_ACCOUNT, [session for session in sessions
@@ -201,7 +191,7 @@ class Sessions:
             while len(candidates) > most:
                 ended = shares.surplus(candidates, newest, self._owner,
                                        _network)
-                self._entries.pop(ended.id, None)
+                self._open.pop(ended.id, None)
                 candidates.remove(ended)
                 if candidates is not sessions:
                     sessions.remove(ended)
@@ -220,28 +210,23 @@ class Sessions:
         :returns: None if there is none or it has ended
         """
         digest = _digest(token)
-        entry = self._load(_id(digest))
-        if entry is None or not hmac.compare_digest(entry.session.digest,
-                                                    digest):
+        session = self._load(_id(digest))
+        if session is None or not hmac.compare_digest(session.digest, digest):
             return None
-        entry.used = time.monotonic()
-        return entry.session
+        session.used = time.monotonic()
+        return session
 
     def get(self, id: str) -> Session | None:
         """Find a session by its Id."""
-        entry = self._load(id)
-        return entry.session if entry else None
+        return self._load(id)
 
     def all(self) -> list[Session]:
         """Return the sessions, oldest first."""
-        return sorted((entry.session for entry in self._valid_entries()),
-                      key=lambda session: (session.created, session.id))
+        valid = [session for id in tuple(self._open)
+                 if (session := self._load(id, wait=False))]
+        return sorted(valid, key=lambda session: (session.created, session.id))
 
-    def _valid_entries(self) -> list[_Entry]:
-        return [entry for id in tuple(self._entries)
-                if (entry := self._load(id, wait=False))]
-
-    def _load(self, id: str, wait: bool = True) -> _Entry | None:
+    def _load(self, id: str, wait: bool = True) -> Session | None:
         """Find a valid session.
 
         :param wait: whether to wait for a request of the session that changes
@@ -249,48 +234,45 @@ class Sessions:
         """
         before = None
         # It may be used or renewed while it is checked.
-        while (entry := self._entries.get(id)) is not None:
-            session, used = entry.session, entry.used
-            if (session, used) == before:
+        while (session := self._open.get(id)) is not None:
+            state = _State(session.signature, session.used)
+            if state == before:
                 return None
-            if self._is_valid(entry, session, used, wait):
-                return entry
-            before = session, used
+            if self._is_valid(session, state, wait):
+                return session
+            before = state
         return None
 
-    def _is_valid(self, entry: _Entry, session: Session, used: float,
-                  wait: bool) -> bool:
+    def _is_valid(self, session: Session, state: _State, wait: bool) -> bool:
         """Check a session; end it if it cannot become valid again.
 
-        :param session: that of the entry
-        :param used: time of its last use
         :param wait: as in `_load`
         """
-        if time.monotonic() - used > self.timeout:
-            self._close_unchanged(session, used)
+        if time.monotonic() - state.used > self.timeout:
+            self._close_unchanged(session, state)
             return False
         if not self._login.required:
-            return session.signature == _signature(None)
+            return state.signature == _signature(None)
         account = self._login.account(session.user)
         if account is not None and hmac.compare_digest(
-                session.signature, account.signature):
+                state.signature, account.signature):
             return True
         account = self._login.account(session.user, recheck=True)
         if account is None:
             # The account file may be in the middle of a write, or the account
             # be disabled. If it is gone, the timeout ends the session.
             return False
-        if hmac.compare_digest(session.signature, account.signature):
+        if hmac.compare_digest(state.signature, account.signature):
             return True
         # It may be the one that changes the account, and be renewed.
         if wait:
             blocking.check()
-        if not entry.changing.acquire(blocking=wait):
+        if not session.changing.acquire(blocking=wait):
             return True
         try:
-            self._close_unchanged(session, used)
+            self._close_unchanged(session, state)
         finally:
-            entry.changing.release()
+            session.changing.release()
         return False
 
 

@@ -124,15 +124,15 @@ class TestAuthentication(base.AccountsTestCase):
         """A user that watches a console is not logged out."""
         headers = self.token()
         services = self.app.sushy_kubevirt.services
-        [entry] = services.sessions._entries.values()
+        [session] = services.sessions._open.values()
         with self.app.test_request_context(headers=headers):
             flask.g.account = services.login.account('Administrator')
             authorized = authentication.still_authorized()
-        entry.used -= 1000
-        before = entry.used
+        session.used -= 1000
+        before = session.used
         self.assertTrue(authorized())
-        self.assertGreater(entry.used, before + 900)
-        services.sessions.close(entry.session)
+        self.assertGreater(session.used, before + 900)
+        services.sessions.close(session)
         self.assertFalse(authorized())
 
     def test_session_token(self):

@@ -63,10 +63,10 @@ class SessionsTestCase(base.BaseTestCase):
         return self.sessions.open(who.name, who, source)
 
     def age(self, session, seconds):
-        self.sessions._entries[session.id].used -= seconds
+        self.sessions._open[session.id].used -= seconds
 
     def assert_none_left(self):
-        self.assertEqual({}, self.sessions._entries)
+        self.assertEqual({}, self.sessions._open)
 
     def test_finds_open_sessions(self):
         session, token = self.open()
@@ -92,7 +92,7 @@ class SessionsTestCase(base.BaseTestCase):
 
     def test_stores_no_secret(self):
         session, token = self.open()
-        text = str(dataclasses.asdict(session))
+        text = str(vars(session))
         for secret in (token, self.admin.digest.decode(), 'secret'):
             self.assertNotIn(secret, text)
             self.assertNotIn(secret, repr(session))
