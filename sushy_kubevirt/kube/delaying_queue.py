@@ -58,12 +58,6 @@ class Worker:
                                        self._number, key))
             self._condition.notify()
 
-    @property
-    def pending(self) -> int:
-        """Number of functions that wait."""
-        with self._condition:
-            return len(self._functions)
-
     def close(self) -> None:
         """End the threads after the functions that they call now."""
         with self._condition:
