@@ -377,8 +377,8 @@ class TestReset(base.RedfishTestCase):
         self.assertIn('default/vm-a is off', body['error']['message'])
 
     def test_power_off_disabled(self):
-        self.app.sushy_kubevirt.use(
-            type(self.app.systems).initialize(
+        fakes.use(
+            self.app.sushy_kubevirt, type(self.app.systems).initialize(
                 {'SUSHY_EMULATOR_DISABLE_POWER_OFF': True},
                 self.app.logger)(self.cluster))
         values = self.get()['Actions']['#ComputerSystem.Reset'][
