@@ -338,7 +338,7 @@ class ReconcilerTestCase(ReconcileTestCase):
         machine.fetch = None
         self.cluster.publish(machine, vm_state.VmState(vm))
         self.cluster.publish(machine, None)
-        self.assertFalse(self.worker.pending)
+        self.assertFalse(self.worker._functions)
 
     def test_writes_nothing_if_another_reconciler_was_first(self):
         machine = self.machine()
@@ -372,7 +372,7 @@ class ReconcilerTestCase(ReconcileTestCase):
         other.uid = 'other'
         self.cluster.publish(other, other.state())
         self.assertTrue(other.done.wait(10))
-        self.assertFalse(self.worker.pending)
+        self.assertFalse(self.worker._functions)
 
     def test_logs_start_problem_once_per_occurrence(self):
         machine = self.machine()
