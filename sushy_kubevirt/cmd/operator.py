@@ -30,10 +30,10 @@ def main(arguments: abc.Sequence[str] | None = None) -> int:
     if words[:1] == [command_line.DIAGNOSE]:
         # Imported here because the operator does not need it.
         from sushy_kubevirt.operator.diagnose import command
-        return command.main(words[1:])
+        return _subcommand(command.main, words)
     if words[:1] == [command_line.CLAIM_KUBECONFIG]:
         from sushy_kubevirt.operator.metal3 import claim_kubeconfig
-        return claim_kubeconfig.main(words[1:])
+        return _subcommand(claim_kubeconfig.main, words)
     options = command_line.parse(arguments)
     logs.configure(options.log_format, options.log_level)
     # Files that libraries write to /tmp must not be readable by other users.
@@ -52,6 +52,24 @@ def main(arguments: abc.Sequence[str] | None = None) -> int:
         LOG.exception('Unexpected error, a bug in the operator')
         return 1
     return 0
+
+
+def _subcommand(main: abc.Callable[[abc.Sequence[str]], int],
+                words: abc.Sequence[str]) -> int:
+    """Run a subcommand.
+
+    :param main: its function, which returns the exit status
+    :param words: its name and its arguments
+    """
+    try:
+        return main(words[1:])
+    except (errors.MachineError, OSError) as e:
+        print(f'{command_line.PROGRAM} {words[0]}: {e}', file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print(f'{command_line.PROGRAM} {words[0]}: interrupted',
+              file=sys.stderr)
+        return 130
 
 
 if __name__ == '__main__':

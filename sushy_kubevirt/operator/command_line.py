@@ -19,6 +19,7 @@ from cryptography import x509
 
 from sushy_kubevirt.kube import quantity
 from sushy_kubevirt.machine.media import url_policy
+from sushy_kubevirt.machine import options
 from sushy_kubevirt.operator import config_map
 from sushy_kubevirt.operator import deployments
 from sushy_kubevirt.operator import endpoints
@@ -55,20 +56,24 @@ AUTO = 'auto'
 LEVELS = 'debug', 'info', 'warning', 'error'
 
 #: Kubernetes' syntax of a label's prefix, name and value.
-_WORD = r'[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?'
+LABEL_VALUE = r'[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?'
 _PART = '[a-z0-9](?:[-a-z0-9]*[a-z0-9])?'
 _PREFIX = rf'(?=[^/]{{1,253}}/){_PART}(?:[.]{_PART})*/'
-_KEY = rf'(?:{_PREFIX})?{_WORD}'
-_VALUES = rf'\(\s*(?:{_WORD})?(?:\s*,\s*(?:{_WORD})?)*\s*\)'
+LABEL_KEY = rf'(?:{_PREFIX})?{LABEL_VALUE}'
+_VALUES = rf'\(\s*(?:{LABEL_VALUE})?(?:\s*,\s*(?:{LABEL_VALUE})?)*\s*\)'
 _REQUIREMENT = re.compile(
     r'\s*(?:!\s*{key}|{key}|{key}\s*(?:=|==|!=)\s*(?:{word})?'
     r'|{key}\s+(?:in|notin)\s*{values})\s*'.format(
-        key=_KEY, word=_WORD, values=_VALUES))
+        key=LABEL_KEY, word=LABEL_VALUE, values=_VALUES))
 
 #: What separates the requirements of a selector.
 _BETWEEN = r',(?![^(]*\))'
 
 _NAMESPACE = '[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?'
+
+#: Of the subcommands: requests are sent once, within these seconds.
+CLIENT_OPTIONS = options.Options(connect_timeout=5, request_timeout=10,
+                                 write_deadline=20, page_size=100)
 
 _PULL_POLICIES = 'Always', 'IfNotPresent', 'Never'
 
@@ -346,7 +351,7 @@ def selector_labels(selector: str, negated: bool = False) -> set[str]:
     :param negated: whether to list those that they must not have, too
     """
     before = r'\s*!?\s*' if negated else r'\s*'
-    matches = (re.match(f'{before}({_KEY})', requirement)
+    matches = (re.match(f'{before}({LABEL_KEY})', requirement)
                for requirement in re.split(_BETWEEN, selector))
     return {match[1] for match in matches if match}
 
@@ -359,7 +364,7 @@ def unmet(selector: str, labels: abc.Mapping[str, str]) -> str | None:
     """
     for requirement in re.split(_BETWEEN, selector):
         match = re.fullmatch(
-            rf'\s*(!?)\s*({_KEY})\s*(==?|!=|in\b|notin\b|)\s*(.*?)\s*',
+            rf'\s*(!?)\s*({LABEL_KEY})\s*(==?|!=|in\b|notin\b|)\s*(.*?)\s*',
             requirement)
         assert match is not None
         negated, key, operator, rest = match.groups()
@@ -448,13 +453,13 @@ _secret = _checked(
     rf'(?!.{{254}}){_NAMESPACE}(?:\.{_NAMESPACE})*',
     'is not a name of a Secret', _text)
 _label = _checked(
-    f'({_KEY})=((?:{_WORD})?)',
+    f'({LABEL_KEY})=((?:{LABEL_VALUE})?)',
     'is not a label, such as example.com/team=lab', _pair)
 _label_name = _checked(
-    rf'{_KEY}|{_PREFIX}\*', 'is not the name of a label, such as '
+    rf'{LABEL_KEY}|{_PREFIX}\*', 'is not the name of a label, such as '
     'example.com/rack or example.com/*', _text)
 _annotation = _checked(
-    f'({_KEY})=(.*)',
+    f'({LABEL_KEY})=(.*)',
     'is not an annotation, such as example.com/note=text', _pair)
 _url = _checked(
     r'(https?://[^\s/?#@]+)/?',

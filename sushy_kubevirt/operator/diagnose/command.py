@@ -14,7 +14,6 @@ import typing
 from sushy_kubevirt.kube import client
 from sushy_kubevirt.kube import connection
 from sushy_kubevirt.kube import errors
-from sushy_kubevirt.machine import options as client_options
 from sushy_kubevirt.operator import command_line
 from sushy_kubevirt.operator.diagnose import bmc as bmcs
 from sushy_kubevirt.operator.diagnose import certificates
@@ -34,10 +33,6 @@ _PROGRAM = f'{command_line.PROGRAM} {command_line.DIAGNOSE}'
 #: Seconds for all checks together.
 TIMEOUT = 120
 
-#: Requests are sent once, within these seconds.
-_OPTIONS = client_options.Options(connect_timeout=5, request_timeout=10,
-                                  write_deadline=20, page_size=100)
-
 _USER_AGENT = 'sushy-kubevirt-diagnose'
 
 
@@ -50,8 +45,9 @@ def main(arguments: abc.Sequence[str],
 
     :param arguments: without the subcommand's
     :param environ: ``POD_NAMESPACE`` is the default of ``--system-namespace``
-    :returns: exit status: 0 without problems, 130 after SIGINT, 141 when
-        the reader of the output has ended, as a shell reports SIGPIPE, else 1
+    :returns: exit status: 0 without problems, 141 when the reader of the
+        output has ended, as a shell reports SIGPIPE, else 1
+    :raises: `errors.ConfigError`
     """
     given = parser(environ).parse_args(arguments)
     try:
@@ -65,27 +61,21 @@ def main(arguments: abc.Sequence[str],
 
 
 def _run(given: argparse.Namespace) -> int:
-    try:
-        access = connection.Connection.from_options(
-            given.kubeconfig, given.context)
-        with_text = given.output == 'text'
-        run = Run(readers.Reader(
-            client.Client(access, _OPTIONS, _USER_AGENT), given.timeout,
-            _progress), _print if with_text else lambda finding: None)
-        if with_text:
-            print(f'{_PROGRAM}, version {command_line.version()}, of '
-                  f'{findings.printable(access.server)}', flush=True)
-        namespace, _, name = (given.bmc or '').rpartition('/')
-        run.cluster(given.system_namespace, not given.bmc)
-        if given.bmc:
-            run.bmc(given.namespace or namespace or access.namespace
-                    or 'default', name)
-    except errors.ConfigError as e:
-        print(f'{_PROGRAM}: {e}', file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        print(f'{_PROGRAM}: interrupted', file=sys.stderr)
-        return 130
+    access = connection.Connection.from_options(
+        given.kubeconfig, given.context)
+    with_text = given.output == 'text'
+    run = Run(readers.Reader(
+        client.Client(access, command_line.CLIENT_OPTIONS, _USER_AGENT),
+        given.timeout, _progress),
+        _print if with_text else lambda finding: None)
+    if with_text:
+        print(f'{_PROGRAM}, version {command_line.version()}, of '
+              f'{findings.printable(access.server)}', flush=True)
+    namespace, _, name = (given.bmc or '').rpartition('/')
+    run.cluster(given.system_namespace, not given.bmc)
+    if given.bmc:
+        run.bmc(given.namespace or namespace or access.namespace
+                or 'default', name)
     if with_text:
         print(findings.summary(run.findings))
     else:

@@ -26,7 +26,6 @@ from sushy_kubevirt.kube import client
 from sushy_kubevirt.kube import connection
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.kube import stored_names
-from sushy_kubevirt.machine import options as client_options
 from sushy_kubevirt.operator import bmc_resources
 from sushy_kubevirt.operator import command_line
 from sushy_kubevirt.operator.metal3 import resources
@@ -55,32 +54,18 @@ _SECONDS = {'m': 60, 'h': 3600, 'd': 86400}
 #: Seconds: the shortest lifetime that Kubernetes allows.
 _SHORTEST = 600
 
-_OPTIONS = client_options.Options(connect_timeout=5, request_timeout=10,
-                                  write_deadline=20, page_size=100)
-
 _WRITE = ('get', 'list', 'watch', 'create', 'update', 'patch', 'delete')
 _READ = 'get', 'list', 'watch'
-
-
-class _Refused(Exception):
-    """What the user asked for is not possible; the message says why."""
 
 
 def main(arguments: abc.Sequence[str]) -> int:
     """Make the account, and print or write the Secret.
 
     :param arguments: words after the subcommand
-    :returns: exit status, 0 or 1
+    :returns: exit status, 0
+    :raises: `errors.ConfigError` if that is not possible
     """
-    given = parser().parse_args(arguments)
-    try:
-        _run(given)
-    except (_Refused, errors.MachineError, OSError) as e:
-        print(f'{_PROGRAM}: {e}', file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        print(f'{_PROGRAM}: interrupted', file=sys.stderr)
-        return 130
+    _run(parser().parse_args(arguments))
     return 0
 
 
@@ -177,7 +162,7 @@ def reachable(server: str, environ: abc.Mapping[str, str] = os.environ
         local = host == 'localhost' or host.endswith(
             ('.svc', '.cluster.local'))
     if local or host == environ.get('KUBERNETES_SERVICE_HOST'):
-        raise _Refused(
+        raise errors.ConfigError(
             f'{server} is not reachable from another cluster: give --server '
             'URL')
     return server
@@ -210,9 +195,9 @@ def kubeconfig(server: str, authority: str | None, token: str, namespace: str,
 
 def _run(given: argparse.Namespace) -> None:
     if given.to_context and not given.to_kubeconfig:
-        raise _Refused('--to-context needs --to-kubeconfig')
+        raise errors.ConfigError('--to-context needs --to-kubeconfig')
     if not given.to_kubeconfig and sys.stdout.isatty():
-        raise _Refused(
+        raise errors.ConfigError(
             'the Secret has a token and is not printed to a terminal: add '
             '"| kubectl apply -f -", or --to-kubeconfig PATH')
     source = connection.Connection.from_options(
@@ -221,12 +206,12 @@ def _run(given: argparse.Namespace) -> None:
     server = given.server or reachable(access.server)
     authority = given.authority or access.ca
     if access.insecure and not given.authority:
-        raise _Refused(
+        raise errors.ConfigError(
             'the kubeconfig disables the verification of the API server: '
             'give --certificate-authority FILE')
     target = given.to_kubeconfig and connection.Connection.from_options(
         given.to_kubeconfig, given.to_context)
-    kube = client.Client(source, _OPTIONS, MANAGER)
+    kube = client.Client(source, command_line.CLIENT_OPTIONS, MANAGER)
     for body in objects(given.name, given.namespace, given.hosts_namespaces):
         _write(kube, body)
     token = kube.create(
@@ -244,7 +229,8 @@ def _run(given: argparse.Namespace) -> None:
         None if given.server else access.tls_server_name)
     secret.update(type='Opaque', data={key: _encoded(text) for key in KEYS})
     if target:
-        _write(client.Client(target, _OPTIONS, MANAGER), secret)
+        _write(client.Client(target, command_line.CLIENT_OPTIONS, MANAGER),
+               secret)
     else:
         print(json.dumps(secret, indent=2))
         sys.stdout.flush()
@@ -266,7 +252,7 @@ def _write(kube: client.Client, body: kube_objects.Json) -> None:
         kube.create(resource, namespace, body)
         return
     if (live.get('labels') or {}).get(naming.MANAGED_BY) != MANAGER:
-        raise _Refused(
+        raise errors.ConfigError(
             f"{body['kind']} {namespace}/{name} exists already and was not "
             'made by this command: choose another --name')
     kube.apply(resource, namespace, name, {

@@ -14,6 +14,7 @@ import re
 import typing
 
 from sushy_kubevirt.kube import objects
+from sushy_kubevirt.operator import command_line
 from sushy_kubevirt.operator.metal3 import resources
 
 #: Memory of a compiled ``nameMatches``, in bytes.
@@ -26,10 +27,8 @@ LONGEST_SELECTOR = 1 << 14
 #: Field of a selector that is too long to be evaluated.
 TOO_LONG = 'tooLong'
 
-_WORD = r'[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?'
-_PART = '[a-z0-9](?:[-a-z0-9]*[a-z0-9])?'
-_KEY = re.compile(rf'(?:(?=[^/]{{1,253}}/){_PART}(?:\.{_PART})*/)?{_WORD}')
-_VALUE = re.compile(f'(?:{_WORD})?')
+_KEY = re.compile(command_line.LABEL_KEY)
+_VALUE = re.compile(f'(?:{command_line.LABEL_VALUE})?')
 _INTEGER = re.compile('[0-9]+')
 _HIGHEST = (1 << 63) - 1
 

@@ -118,15 +118,6 @@ def root_device(vm: objects.VirtualMachine) -> dict[str, str] | None:
     return {'deviceName': f'/dev/{prefix}{_letters(same.index(first))}'}
 
 
-def labels(bmc: spec.Bmc, vm: objects.AnyObject,
-           options: command_line.Options) -> dict[str, str]:
-    """Make the labels of a host that the operator keeps.
-
-    :param vm: its metadata is enough
-    """
-    return {**copied_labels(vm, options), **link(bmc)}
-
-
 def copied_labels(vm: objects.AnyObject, options: command_line.Options
                   ) -> dict[str, str]:
     """Make the labels of a host that do not depend on its BMC.
@@ -144,14 +135,14 @@ def copied_labels(vm: objects.AnyObject, options: command_line.Options
 def merged_labels(present: dict[str, str], bmc: spec.Bmc,
                   vm: objects.AnyObject, options: command_line.Options
                   ) -> dict[str, str]:
-    """Make the labels of a host that exists, with those of users.
+    """Make the labels of a host, with those of users.
 
-    :param present: its labels
+    :param present: its labels; empty if it does not exist
     :param vm: its metadata is enough
     """
     return {**{name: value for name, value in present.items()
                if not is_copied(name, options)},
-            **labels(bmc, vm, options)}
+            **copied_labels(vm, options), **link(bmc)}
 
 
 def is_copied(name: str, options: command_line.Options) -> bool:
@@ -215,7 +206,7 @@ def host(bmc: spec.Bmc, vm: objects.VirtualMachine, address: str, mac: str,
     return {'apiVersion': resources.HOST.api_version,
             'kind': resources.HOST.kind,
             'metadata': {'name': bmc.name, 'namespace': bmc.namespace,
-                         'labels': labels(bmc, vm, options)},
+                         'labels': merged_labels({}, bmc, vm, options)},
             'spec': host_spec}
 
 

@@ -309,7 +309,7 @@ class HostController:
             if moved:
                 # It was moved back.
                 body = await self._annotate(bmc, stored_names.HOST_MOVED, None)
-            await self._hold(bmc, body, vm)
+            await self._hold(body, vm)
             return await self._update(bmc, vm, host)
         if moved:
             # The Secret was created again if clusterctl deleted it before the
@@ -343,7 +343,7 @@ class HostController:
             return host_state.mac_in_use(bmc, mac, owner)
         had_host = _is_held(vm)
         # Before the Secret, which nothing owns until the host does.
-        await self._hold(bmc, body, vm)
+        await self._hold(body, vm)
         problem = await self._put_secret(bmc)
         if problem is not None:
             return problem
@@ -468,7 +468,8 @@ class HostController:
                 except errors.ObjectNotFound:
                     self._hosts.drop(bmc.key)
                     host = None
-            if host is not None and not host_state.is_detached(host):
+            if host is not None and (
+                    host_state.DETACHED not in objects.annotations_of(host)):
                 if not skips:
                     if self._secrets.version(_secret_key(bmc.key)) is not None:
                         await self._put_secret(bmc)
@@ -507,7 +508,7 @@ class HostController:
     # The finalizer of the BMC is added first and removed last, so that there
     # is a BMC that removes that of the VM.
 
-    async def _hold(self, bmc: spec.Bmc, body: objects.VirtualMachineBMC,
+    async def _hold(self, body: objects.VirtualMachineBMC,
                     vm: objects.VirtualMachine) -> None:
         """Keep VM and BMC from being deleted before their host."""
         await self._set_finalizer(self._bmcs, body, True)

@@ -301,11 +301,6 @@ def provisioned(host: objects.AnyObject) -> str | None:
     return begun
 
 
-def is_detached(host: objects.AnyObject) -> bool:
-    """Tell whether a host is not managed by Ironic."""
-    return DETACHED in objects.annotations_of(host)
-
-
 def merged(old: objects.VirtualMachineBMCStatus, state: State | None,
            generation: int, now: str) -> objects.VirtualMachineBMCStatus:
     """Put a state into the status of a BMC.

@@ -115,8 +115,15 @@ def check(vm: objects.VirtualMachine) -> None:
                     in vm['spec'].get('dataVolumeTemplates') or ()}
     read_only = {disk['name'] for disk in its['domain'].get(
         'devices', {}).get('disks') or () if 'cdrom' in disk}
-    _check_permitted(vm['spec']['template'])
+    # As the policy ``virtbmc-operator`` demands of VMs.
+    for key in (vm['spec']['template'].get('metadata') or {}).get(
+            'annotations') or ():
+        if key.startswith(_SIDECARS):
+            raise Unusable(f'annotation {key} of spec.template runs a sidecar')
     for volume in its.get('volumes') or ():
+        if 'serviceAccount' in volume:
+            raise Unusable(f"volume {volume['name']} has the token of a "
+                           'ServiceAccount')
         name = _data_volume(volume)
         if name is not None and name in data_volumes or (
                 volume['name'] in read_only):
@@ -128,21 +135,6 @@ def check(vm: objects.VirtualMachine) -> None:
     if not its['domain'].get('devices', {}).get('interfaces'):
         raise Unusable('it has no network interface, whose MAC address '
                        'BareMetalHosts need')
-
-
-def _check_permitted(pod: objects.VirtualMachineInstanceTemplate) -> None:
-    """Check that the policy ``virtbmc-operator`` admits the VMs.
-
-    :param pod: ``spec.template`` of a VM
-    :raises: `Unusable`
-    """
-    for volume in pod['spec'].get('volumes') or ():
-        if 'serviceAccount' in volume:
-            raise Unusable(f"volume {volume['name']} has the token of a "
-                           'ServiceAccount')
-    for key in (pod.get('metadata') or {}).get('annotations') or ():
-        if key.startswith(_SIDECARS):
-            raise Unusable(f'annotation {key} of spec.template runs a sidecar')
 
 
 def name(template: str, seed: str) -> str:

@@ -180,7 +180,7 @@ class HostTestCase(base.BaseTestCase):
         self.assertNotIn('rootDeviceHints', made)
 
     def test_labels_of_a_vm_do_not_replace_ours(self):
-        found = fields.labels(bmc(), vm(labels={
+        found = fields.merged_labels({}, bmc(), vm(labels={
             'bmc.kubevirt.io/bmc-uid': 'x'}), command_line.Options(
                 host_labels=('bmc.kubevirt.io/*',)))
         self.assertEqual('u0', found['bmc.kubevirt.io/bmc-uid'])
