@@ -134,14 +134,7 @@ def parse(content: str | bytes, path: str | os.PathLike[str]) -> Document:
     if node is None:
         return Document(str(path), None, {})
     builder = _Builder(str(path))
-    value = builder.build(node, ())
-    if builder.problems:
-        raise problems.InvalidFile(builder.problems)
-    return Document(str(path), value, builder.marks)
-
-
-class _TooMuch(Exception):
-    pass
+    return Document(str(path), builder.build(node, ()), builder.marks)
 
 
 class _Builder:
@@ -156,23 +149,23 @@ class _Builder:
     def build(self, node: yaml.Node, path: ValuePath) -> object:
         """Make the value of the root.
 
-        :returns: as `Document.value`; None if there are `problems`
+        :returns: as `Document.value`
+        :raises InvalidFile: with all problems
         """
         self.marks[path] = _position(node)
-        try:
-            return self._value(node, path)
-        except _TooMuch as error:
-            self._problem(node, str(error))
-            return None
+        value = self._value(node, path)
+        if self.problems:
+            raise problems.InvalidFile(self.problems)
+        return value
 
     def _value(self, node: yaml.Node, path: ValuePath) -> typing.Any:
         self._left -= 1
         if self._left < 0:
-            raise _TooMuch(f'there are more than {MAX_VALUES} values, '
-                           'counting those that aliases repeat')
+            self._end(node, f'there are more than {MAX_VALUES} values, '
+                      'counting those that aliases repeat')
         if len(path) > MAX_DEPTH:
-            raise _TooMuch('mappings and lists are nested more than '
-                           f'{MAX_DEPTH} deep, or contain themselves')
+            self._end(node, 'mappings and lists are nested more than '
+                      f'{MAX_DEPTH} deep, or contain themselves')
         if isinstance(node, yaml.MappingNode):
             return self._mapping(node, path)
         if isinstance(node, yaml.SequenceNode):
@@ -275,6 +268,10 @@ class _Builder:
         if node.tag != _TAG + kind:
             tag = node.tag.replace(_TAG, '!!')
             self._problem(node, f'the tag {tag} is not understood here')
+
+    def _end(self, node: yaml.Node, text: str) -> typing.NoReturn:
+        self._problem(node, text)
+        raise problems.InvalidFile(self.problems)
 
     def _problem(self, node: yaml.Node, text: str) -> None:
         self.problems.append(problems.Problem(

@@ -18,11 +18,13 @@ if typing.TYPE_CHECKING:
     from sushy_kubevirt.cluster import model
     from sushy_kubevirt.kube import objects
 
-PORT_FIELDS = ('uuid', 'address', 'node_uuid', 'physical_network',
-               'local_link_connection', 'pxe_enabled', 'portgroup_uuid',
-               'extra')
-GROUP_FIELDS = ('uuid', 'name', 'address', 'node_uuid', 'mode', 'properties',
-                'extra')
+#: Fields to read of each, by kind.
+FIELDS = {
+    'ports': ('uuid', 'address', 'node_uuid', 'physical_network',
+              'local_link_connection', 'pxe_enabled', 'portgroup_uuid',
+              'extra'),
+    'portgroups': ('uuid', 'name', 'address', 'node_uuid', 'mode',
+                   'properties', 'extra')}
 
 #: Attributes of ports that Ironic changes only if the node is not available.
 _CONNECTIVITY = ('/physical_network', '/local_link_connection',

@@ -8,6 +8,7 @@ be the last one: the next run finds the node by its name and continues.
 
 from __future__ import annotations
 
+import collections
 from collections import abc
 from concurrent import futures
 import dataclasses
@@ -100,13 +101,13 @@ class Enrolment:
         #: Nodes of the cluster that the file does not have any more.
         self.surplus = [node for node in nodes.owned(existing, owner)
                         if node['uuid'] not in kept]
-        #: Ports and port groups by UUID of the node.
-        self._ports: dict[str, list[objects.Json]] = {}
-        self._groups: dict[str, list[objects.Json]] = {}
-        if kept:
-            _by_node(self._ports, client.list('ports', ports.PORT_FIELDS))
-            _by_node(self._groups,
-                     client.list('portgroups', ports.GROUP_FIELDS))
+        #: Ports and port groups, by kind and UUID of the node.
+        self._interfaces: dict[str, dict[str, list[objects.Json]]] = {
+            kind: collections.defaultdict(list) for kind in ports.FIELDS}
+        for kind, fields in ports.FIELDS.items() if kept else ():
+            for interface in client.list(kind, fields):
+                self._interfaces[kind][interface['node_uuid']].append(
+                    interface)
 
     def plan(self) -> list[Result]:
         """Say what `apply` does. No request is made.
@@ -217,11 +218,10 @@ class Enrolment:
 
     def _change_ports(self, wanted: nodes.Wanted, node: objects.Json) -> None:
         name, uuid = wanted.node.name, node['uuid']
-        groups = self._groups.setdefault(uuid, [])
         for change in self._group_changes(wanted, node):
             group = self._make(name, change)
             if group is not None and change.verb == 'create':
-                groups.append(group)
+                self._interfaces['portgroups'][uuid].append(group)
         changes = self._port_changes(wanted, node)
         if (node['provision_state'] == 'available' and not node['maintenance']
                 and any(change.needs_maintenance for change in changes)):
@@ -282,10 +282,9 @@ class Enrolment:
     def _change_inspected(self, wanted: nodes.Wanted, uuid: str) -> None:
         # Inspection writes into properties and ports, too: it sets
         # ``pxe_enabled`` by what the node has booted from.
-        for known, kind, fields in (
-                (self._ports, 'ports', ports.PORT_FIELDS),
-                (self._groups, 'portgroups', ports.GROUP_FIELDS)):
-            known[uuid] = self._client.list(kind, fields, uuid)
+        for kind, fields in ports.FIELDS.items():
+            self._interfaces[kind][uuid] = self._client.list(
+                kind, fields, uuid)
         self._change(wanted, self._client.node(uuid, nodes.FIELDS))
 
     def _difference(self, wanted: nodes.Wanted,
@@ -294,14 +293,16 @@ class Enrolment:
 
     def _group_changes(self, wanted: nodes.Wanted,
                        node: objects.Json) -> list[ports.Change]:
-        return ports.group_changes(wanted, node['uuid'], self._owner,
-                                   self._groups.get(node['uuid'], ()))
+        return ports.group_changes(
+            wanted, node['uuid'], self._owner,
+            self._interfaces['portgroups'][node['uuid']])
 
     def _port_changes(self, wanted: nodes.Wanted,
                       node: objects.Json) -> list[ports.Change]:
-        return ports.changes(wanted, node['uuid'], self._owner,
-                             self._ports.get(node['uuid'], ()),
-                             self._groups.get(node['uuid'], ()))
+        return ports.changes(
+            wanted, node['uuid'], self._owner,
+            self._interfaces['ports'][node['uuid']],
+            self._interfaces['portgroups'][node['uuid']])
 
 
 def run(function: abc.Callable[[_ItemT], _ResultT],
@@ -332,12 +333,6 @@ def _advice(wanted: nodes.Wanted, reason: str) -> str:
                 '"bmc: {service: {type: LoadBalancer}}" of the node type '
                 'gives the BMC an address outside of the Kubernetes cluster')
     return ''
-
-
-def _by_node(by_node: dict[str, list[objects.Json]],
-             interfaces: abc.Iterable[objects.Json]) -> None:
-    for interface in interfaces:
-        by_node.setdefault(interface['node_uuid'], []).append(interface)
 
 
 def _is_inspected(wanted: nodes.Wanted, node: objects.Json) -> bool:
