@@ -34,7 +34,7 @@ def made(bmc):
     Without those in the background: watches, feature gates, a look for CDI.
     """
     found = collections.Counter()
-    for (verb, resource, _), count in bmc.calls.items():
+    for (verb, resource, _), count in bmc.client.calls.items():
         if verb not in ('watch', 'list') and not resource.startswith('apis.'):
             found[verb, resource] += count
     return found
