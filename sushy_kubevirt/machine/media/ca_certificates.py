@@ -14,6 +14,7 @@ import typing
 
 from sushy_kubevirt.kube import api_resources
 from sushy_kubevirt.kube import errors
+from sushy_kubevirt.kube import json_patch
 from sushy_kubevirt.kube import retry
 from sushy_kubevirt.kube import stored_names
 from sushy_kubevirt.machine.media import datavolumes
@@ -100,7 +101,8 @@ def add(machine: manager.Machine, device: model.Device, text: str
                           if str(n) not in kept))
         kept[number] = digest
         added = True
-        media_annotation.patch(machine, state.vm, record)
+        json_patch.send(machine, state.vm,
+                        media_annotation.with_record(state.vm, record))
 
     machine.write(step)
     try:
@@ -133,7 +135,8 @@ def _drop(machine: protocols.Machine, device: model.Device,
     """Remove a certificate from the record, if it is there."""
     record = media_annotation.read(vm)
     if record.certificates.get(device.id, {}).pop(number, None):
-        media_annotation.patch(machine, vm, record)
+        json_patch.send(machine, vm,
+                        media_annotation.with_record(vm, record))
 
 
 def publish(machine: protocols.Machine, device: model.Device

@@ -15,6 +15,7 @@ import typing
 
 from sushy_kubevirt.kube import api_resources
 from sushy_kubevirt.kube import errors
+from sushy_kubevirt.kube import json_patch
 from sushy_kubevirt.machine.media import datavolumes
 from sushy_kubevirt.machine.media import drives
 from sushy_kubevirt.machine.media import media_annotation
@@ -73,7 +74,8 @@ def clean(machine: protocols.Machine, volumes: import_watcher.ImportWatcher,
     if deletable:
         for name in deletable:
             del record.obsolete[name]
-        media_annotation.patch(machine, state.vm, record)
+        json_patch.send(machine, state.vm,
+                        media_annotation.with_record(state.vm, record))
         context.searched.difference_update(deletable)
 
 

@@ -325,7 +325,8 @@ class _Insertion:
         self._busy_names.discard(free[0])
         self._entry = dataclasses.replace(self._entry, volume=free[0])
         record.reservations[self._device.id] = self._entry
-        media_annotation.patch(self._machine, state.vm, record)
+        json_patch.send(self._machine, state.vm,
+                        media_annotation.with_record(state.vm, record))
         self._reserved = True
 
     # Step 3
@@ -581,7 +582,8 @@ class _Insertion:
                 and not self._may_exist):
             # Listed by the operation that replaced this one.
             del record.obsolete[self._entry.volume]
-        media_annotation.patch(self._machine, state.vm, record)
+        json_patch.send(self._machine, state.vm,
+                        media_annotation.with_record(state.vm, record))
 
 
 def delete_obsolete(machine: manager.Machine) -> None:

@@ -15,7 +15,6 @@ import hashlib
 import re
 import typing
 
-from sushy_kubevirt.kube import json_patch
 from sushy_kubevirt.kube import stored_names
 from sushy_kubevirt.machine import bmc_annotations
 from sushy_kubevirt.machine.media import model
@@ -196,15 +195,12 @@ def write(vm: objects.VirtualMachine, record: Record) -> None:
         member: content for member, content in value.items() if content})
 
 
-def patch(machine: json_patch.VmPatcher, vm: objects.VirtualMachine,
-          record: Record) -> None:
-    """Write a record by a patch.
-
-    :param vm: as it was read from the API
-    """
+def with_record(vm: objects.VirtualMachine, record: Record
+                ) -> objects.VirtualMachine:
+    """Return a copy of a VM with another record, to be sent as a patch."""
     edited = copy.deepcopy(vm)
     write(edited, record)
-    json_patch.send(machine, vm, edited)
+    return edited
 
 
 def drives(vm: objects.VirtualMachine) -> set[str]:

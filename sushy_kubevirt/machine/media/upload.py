@@ -17,6 +17,7 @@ import typing
 
 from sushy_kubevirt.kube import api_resources
 from sushy_kubevirt.kube import errors
+from sushy_kubevirt.kube import json_patch
 from sushy_kubevirt.kube import stored_names
 from sushy_kubevirt.machine.media import datavolumes
 from sushy_kubevirt.machine.media import media_annotation
@@ -238,7 +239,8 @@ class Upload:
                 if entry.id == self._entry.id and not entry.reason:
                     record.media[id_] = dataclasses.replace(
                         entry, reason=reason, message=message[:500])
-            media_annotation.patch(self.machine, state.vm, record)
+            json_patch.send(self.machine, state.vm,
+                            media_annotation.with_record(state.vm, record))
 
         try:
             self.machine.write(step)
