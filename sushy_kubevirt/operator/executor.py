@@ -26,7 +26,6 @@ from sushy_kubevirt.operator import secret_summary
 if typing.TYPE_CHECKING:
     from sushy_kubevirt.operator import api
     from sushy_kubevirt.operator import facts
-    from sushy_kubevirt.operator.shared import shards
     from sushy_kubevirt.operator import spec
     from sushy_kubevirt.operator import store
 
@@ -62,11 +61,28 @@ class Closed(errors.Rejected):
     its place, so that the remaining steps are safe."""
 
 
+class Slots(typing.Protocol):
+    """Gives BMCs slots of shared pods: `shards.Shards`, which imports this
+    module."""
+
+    def claim(self, bmc: spec.Bmc) -> None:
+        """Give a BMC a slot."""
+
+    def enter(self, bmc: spec.Bmc, text: str) -> None:
+        """Set the entry of a BMC."""
+
+    def revoke(self, bmc: spec.Bmc) -> None:
+        """Take the rights to the VM of a BMC from its pod."""
+
+    def release(self, key: objects.ObjectKey) -> None:
+        """Free the slot of a BMC."""
+
+
 class Executor:
     """Executes the steps of a BMC's plan."""
 
     def __init__(self, api: api.Api, store: store.Store,
-                 slots: shards.Shards) -> None:
+                 slots: Slots) -> None:
         self._api = api
         self._store = store
         self._slots = slots
