@@ -19,7 +19,7 @@ import keystoneauth1.exceptions
 import openstack.exceptions
 
 from sushy_kubevirt.cluster import cloud
-from sushy_kubevirt.cluster.ironic import states
+from sushy_kubevirt.cluster.ironic import nodes
 from sushy_kubevirt.cluster import problems
 
 if typing.TYPE_CHECKING:
@@ -203,7 +203,7 @@ def _is_busy(status: int, reason: str) -> bool:
     # operation has the node; or, of an Ironic with SQLite, such as Bifrost's,
     # the database, whose transaction was rolled back.
     return (status == 503 or status == 409 and 'is locked by' in reason
-            or status == 500 and states.DATABASE_LOCKED in reason)
+            or status == 500 and nodes.DATABASE_LOCKED in reason)
 
 
 def _reason(response: requests.Response) -> str:

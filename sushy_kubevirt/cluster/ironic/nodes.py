@@ -40,6 +40,10 @@ FIELDS = ('uuid', 'name', 'driver', 'driver_info', 'properties', 'extra',
           'instance_uuid', 'maintenance', 'maintenance_reason', 'fault',
           'reservation', 'inspection_finished_at') + fields.INTERFACES
 
+#: What Ironic answers, or has as ``last_error``, if its database is SQLite and
+#: others write.
+DATABASE_LOCKED = 'database is locked'
+
 #: Provision states of nodes without an instance.
 _FREE = {'enroll', 'verifying', 'manageable', 'inspecting', 'inspect wait',
          'inspect failed', 'cleaning', 'clean wait', 'clean failed',

@@ -269,7 +269,7 @@ class Enrolment:
                 reason = now['last_error'] or 'Ironic gives no reason'
                 attempts -= 1
                 if attempts and (not now['last_error']
-                                 or states.DATABASE_LOCKED in reason):
+                                 or nodes.DATABASE_LOCKED in reason):
                     # Another run may have told the node something else.
                     continue
                 raise problems.NodeFailed(

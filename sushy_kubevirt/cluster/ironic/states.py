@@ -24,10 +24,6 @@ _FIELDS = ('uuid', 'provision_state', 'last_error')
 BUSY = {'verifying', 'inspecting', 'inspect wait', 'cleaning', 'clean wait',
         'adopting', 'deleting'}
 
-#: What Ironic answers, or has as ``last_error``, if its database is SQLite and
-#: others write.
-DATABASE_LOCKED = 'database is locked'
-
 #: Seconds between two lists, at least; also twice the time that a list takes.
 _INTERVAL = 1
 
