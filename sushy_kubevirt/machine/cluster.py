@@ -134,7 +134,8 @@ class Cluster:
         self.cache = shared.cache
         if (self._owned is None and self.vm is not None
                 and self.vm.namespace not in shared.namespaces):
-            self.cache = vm_cache.VmCache(self.client, options, vm=self.vm)
+            self.cache = vm_cache.VmCache(shared.client, shared.options,
+                                          vm=self.vm)
         self._owns_cache = (self._owned is not None
                             or self.cache is not shared.cache)
         #: Namespace of objects that belong to no VM.

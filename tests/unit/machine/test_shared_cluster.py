@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Clusters of single VMs over one cache."""
 
+import dataclasses
 import time
 
 from oslotest import base
@@ -72,6 +73,23 @@ class SharedClusterTestCase(base.BaseTestCase):
         before = calls()
         self.cluster('b').machines()
         self.assertEqual(before, calls())
+
+    def test_watches_other_namespaces_with_the_options_of_all(self):
+        vm = api.vm('a')
+        vm['metadata']['namespace'] = 'other'
+        self.api.put('virtualmachines', vm)
+        made = cluster.Cluster(
+            self.shared.connection, vm='other/a', shared=self.shared,
+            options=dataclasses.replace(self.options, watch_seconds=2000))
+        self.addCleanup(made.close)
+        made.wait_ready()
+        self.until(lambda: self.watches('other'))
+        for query in self.watches('other'):
+            self.assertLessEqual(int(query['timeoutSeconds']), 20)
+
+    def watches(self, namespace):
+        return [query for _method, path, query, *_ in self.api.requests
+                if 'watch' in query and f'/{namespace}/' in path]
 
     def test_subscriber_gets_changes_of_its_vm_only(self):
         a = self.cluster('a')
