@@ -326,7 +326,9 @@ def hardware_of(template: objects.VirtualMachineInstanceTemplate
                 ) -> objects.Devices:
     """Return the devices of a VM's template or of a VMI, {} for none."""
     domain = (template.get('spec') or {}).get('domain') or {}
-    return domain.get('devices') or {}
+    devices = domain.get('devices')
+    # An empty one may be edited, too.
+    return {} if devices is None else devices
 
 
 def _find(template: objects.VirtualMachineInstanceTemplate, list_: List,

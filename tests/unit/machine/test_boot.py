@@ -16,6 +16,7 @@ from sushy_kubevirt.machine import boot_overrides
 from sushy_kubevirt.machine import changes
 from sushy_kubevirt.machine import firmware
 from sushy_kubevirt.machine import one_time_boot
+from sushy_kubevirt.machine import pod_interface
 from sushy_kubevirt.machine import vm_state
 from tests.unit.machine import fakes
 from tests.unit.machine import test_boot_order
@@ -381,6 +382,18 @@ class AddedInterfaceTestCase(BootTestCase):
             machine.vm['spec']['template']['spec']['domain']['devices'][
                 'autoattachPodInterface'] = True
             fakes.set_boot(machine, PXE)
+
+    def test_preference_excludes_it_from_a_vm_without_devices(self):
+        machine = self.without()
+        template = machine.vm['spec']['template']['spec']
+        template.update(domain={'devices': {}}, volumes=[])
+        machine.vm['spec']['preference'] = {'name': 'p'}
+        machine.sizes = lambda vm: {
+            'devices': {'autoattachPodInterface': False}}
+        shown = pod_interface.shown(machine, machine.state())
+        self.assertEqual((), boot_order.classes(shown['spec']['template']))
+        self.assertRaises(errors.InvalidValue, fakes.set_boot, machine, PXE)
+        self.assertEqual({'devices': {}}, template['domain'])
 
     def test_is_written_while_it_is_needed(self):
         machine = self.without()
