@@ -220,6 +220,8 @@ class Manager:
             if state is None or not has_record(state.vm):
                 self._remove_machine(machine, state is None)
                 return
+            if machine.uid not in self._vms:
+                self._forget_predecessor(machine)
             record = media_annotation.read(state.vm)
             self.volumes.watch(machine.uid, {
                 objects.ObjectKey(machine.namespace, entry.volume)
@@ -228,6 +230,13 @@ class Manager:
             self._notify(machine, self.media(state))
         if self.cluster.options.reconcile:
             self._enqueue_if_needed(machine, state)
+
+    def _forget_predecessor(self, machine: protocols.Machine) -> None:
+        """Forget a VM of this name that was deleted while no watch worked."""
+        for uid, vm in list(self._vms.items()):
+            if vm.machine.qualified_name == machine.qualified_name:
+                del self._vms[uid]
+                self.volumes.watch(uid, set())
 
     def _remove_machine(self, machine: protocols.Machine,
                         deleted: bool) -> None:
