@@ -385,7 +385,7 @@ def container(name: str, image: str, defaults: Defaults, command: list[str],
               in _MEMORY_VARIABLES),
             *env],
         'ports': [*ports, _port(name + '-health', health_port)],
-        'volumeMounts': mounts,
+        'volumeMounts': [{'name': 'tmp', 'mountPath': '/tmp'}, *mounts],
         'startupProbe': _probe(name, '/livez', 1, 60),
         'livenessProbe': _probe(name, '/livez', 20, 3),
         'readinessProbe': _probe(name, '/readyz', 10, 2),
@@ -413,10 +413,21 @@ def mount(volume: str, folder: str) -> objects.Json:
     return {'name': volume, 'mountPath': folder, 'readOnly': True}
 
 
+def temporary_folder() -> objects.Json:
+    """Build the volume at /tmp.
+
+    Nothing is written to it, but sushy-tools cannot be imported without a
+    writable folder (`tempfile.gettempdir`), and all others are read-only.
+    """
+    return {'name': 'tmp', 'emptyDir': {'medium': 'Memory',
+                                        'sizeLimit': '16Mi'}}
+
+
 def _volumes(bmc: spec.Bmc) -> list[objects.Json]:
     volumes: list[objects.Json] = [
         {'name': 'auth', 'secret': {'secretName': auth_secret(bmc),
-                                    'defaultMode': 0o440}}]
+                                    'defaultMode': 0o440}},
+        temporary_folder()]
     if bmc.redfish.enabled:
         volumes.append({'name': 'config', 'configMap': {
             'name': naming.base(bmc.name)}})

@@ -205,7 +205,7 @@ def deployment(namespace: str, shard: int, defaults: deployments.Defaults,
     """
     name = naming.shared(shard)
     mounts: list[objects.Json] = []
-    volumes: list[objects.Json] = []
+    volumes = [deployments.temporary_folder()]
     env = [{'name': 'VIRTBMC_SHARED', 'value': f'{namespace}/{name}'}]
     if _files(defaults):
         env.append({'name': options_file.FOLDER_VARIABLE,

@@ -57,8 +57,11 @@ class DeploymentTestCase(base.BaseTestCase):
                          'readOnlyRootFilesystem': True,
                          'capabilities': {'drop': ['ALL']}},
                         one['securityContext'])
-                    self.assertTrue(all(mount['readOnly']
-                                        for mount in one['volumeMounts']))
+                    self.assertTrue(all(
+                        mount.get('readOnly') or mount['name'] == 'tmp'
+                        for mount in one['volumeMounts']))
+                    self.assertIn({'name': 'tmp', 'mountPath': '/tmp'},
+                                  one['volumeMounts'])
                     for probe in ('startupProbe', 'livenessProbe',
                                   'readinessProbe'):
                         self.assertIn(

@@ -170,8 +170,8 @@ class ObjectsTestCase(base.BaseTestCase):
         # The CPU of one BMC, and 1m for each 5 that it has room for.
         self.assertEqual({'memory': '298Mi', 'cpu': '80m'},
                          container['resources']['requests'])
-        self.assertEqual(['config'],
-                         [volume['name'] for volume in pod['volumes']])
+        self.assertEqual({'tmp', 'config'}, {
+            one['name'] for one in pod['volumes']})
         self.assertIn({'name': 'VIRTBMC_OPTIONS_FOLDER',
                        'value': '/etc/virtbmc/config'}, container['env'])
         without = shard_manifests.deployment('lab', 3, dataclasses.replace(
@@ -179,4 +179,5 @@ class ObjectsTestCase(base.BaseTestCase):
         [container] = without['spec']['template']['spec']['containers']
         self.assertEqual('1048Mi', container['resources']['requests'][
             'memory'])
-        self.assertEqual([], without['spec']['template']['spec']['volumes'])
+        self.assertEqual(['tmp'], [one['name'] for one in without['spec'][
+            'template']['spec']['volumes']])
