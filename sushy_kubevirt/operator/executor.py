@@ -348,7 +348,10 @@ class Writer:
         try:
             obj: objects.Json = await self._api.get(*ref.target)
         except errors.ObjectNotFound:
-            self._store.drop(*ref.target)
+            if ref.resource != bmc_resources.SECRET:
+                self._store.drop(*ref.target)
+            # A Secret: the watch reports the deletion, or has reported
+            # another one already.
             return None
         self._store.put(obj)
         return obj

@@ -4,6 +4,7 @@ import asyncio
 from oslotest import base
 
 from sushy_kubevirt.kube import errors
+from sushy_kubevirt.kube import objects
 from sushy_kubevirt.operator import bmc_resources
 from sushy_kubevirt.operator import command_line
 from sushy_kubevirt.operator import executor
@@ -67,6 +68,24 @@ class ReplacedObjectTestCase(base.BaseTestCase):
                     bmc_resources.SERVICE, 'lab', 'a') is not None)
             kube.remove('Service', 'lab', 'a')
         self.assertEqual([], kube.writes)
+
+
+class MissingSecretTestCase(base.BaseTestCase):
+
+    def test_secret_that_the_watch_has_reported_stays(self):
+        # Between the answer that it is gone and now.
+        kube = cluster.Cluster()
+        kube.faults.append(lambda verb, kind, name: errors.Conflict('x')
+                           if verb == 'create' else None)
+        body = {'apiVersion': 'v1', 'kind': 'Secret',
+                'metadata': {'name': 'a', 'namespace': 'lab'}}
+        found = store.Store(kube, command_line.Options())
+        found.secrets.put({'metadata': {
+            **body['metadata'], 'uid': 'u', 'resourceVersion': '9'}})
+        with self.assertRaises(executor.PlanOutdated):
+            asyncio.run(executor.Writer(kube, found).create(body))
+        self.assertEqual('9', found.secrets.version(
+            objects.ObjectKey('lab', 'a')))
 
 
 class AttemptsTestCase(base.BaseTestCase):
