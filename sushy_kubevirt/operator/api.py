@@ -162,6 +162,13 @@ class Api:
         await self._complete(in_thread(next, self._client.pages(
             resource, namespace, metadata_only=True)))
 
+    async def list(self, resource: api_resources.Resource[objects.ObjectT]
+                   ) -> list[objects.ObjectT]:
+        """List the objects of a kind that the cluster has few of."""
+        return await self._complete(in_thread(lambda: [
+            obj for page, _version in self._client.pages(resource)
+            for obj in page]))
+
     async def serves_group(self, group: str) -> bool:
         """See `client.Client.serves_group`."""
         return await self._complete(in_thread(
@@ -241,13 +248,15 @@ class Api:
 
     async def read_all(
         self, resource: api_resources.Resource[objects.ObjectT],
-        namespace: str | None = None, label_selector: str = '',
+        namespace: str | None, label_selector: str, page_size: int,
     ) -> abc.AsyncIterator[objects.ObjectT]:
-        """List a collection page by page.
+        """List a collection page by page, with no deadline for a page.
 
         :param namespace: None or '' for all namespaces
+        :raises: `errors.WatchExpired` if the list has taken too long
         """
-        pages = self._client.pages(resource, namespace, label_selector)
+        pages = self._client.pages(resource, namespace, label_selector,
+                                   page_size=page_size)
 
         def read() -> client.Page[objects.ObjectT] | None:
             with self._reading:

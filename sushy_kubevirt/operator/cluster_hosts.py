@@ -69,7 +69,7 @@ async def _networks(client: api.Api) -> set[str]:
     """List the networks of Services."""
     if not await client.serves(SERVICE_CIDR):
         raise errors.ObjectNotFound(UNSERVED)
-    return {cidr async for service_cidr in client.read_all(SERVICE_CIDR)
+    return {cidr for service_cidr in await client.list(SERVICE_CIDR)
             for cidr in service_cidr['spec'].get('cidrs') or ()}
 
 

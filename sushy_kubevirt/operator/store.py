@@ -14,12 +14,15 @@ from __future__ import annotations
 
 import asyncio
 from collections import abc
+import itertools
 import logging
 import typing
 
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.kube import object_cache
 from sushy_kubevirt.kube import objects
+from sushy_kubevirt.kube import retry
+from sushy_kubevirt.kube import watcher
 from sushy_kubevirt.operator import api
 from sushy_kubevirt.operator import bmc_resources
 from sushy_kubevirt.operator import cache
@@ -33,7 +36,8 @@ if typing.TYPE_CHECKING:
 
 LOG = logging.getLogger(__name__)
 
-#: Seconds between attempts to list a kind that a cluster may get later.
+#: Seconds between attempts to list a kind that a cluster may get later; the
+#: longest pause before Secrets are listed again.
 SERVED_SECONDS = 10
 
 _OWNED = *bmc_resources.OWNED, bmc_resources.ROUTE
@@ -289,16 +293,25 @@ class Store:
     async def _read_own_secrets(self, namespace: str | None) -> None:
         """Read the Secrets that were created for BMCs with one list; later,
         each is read by name."""
-        while True:
+        page_size, told = api.CLIENT_OPTIONS.page_size, ''
+        for failures in itertools.count():
             try:
                 async for secret in self._api.read_all(
-                        bmc_resources.SECRET, namespace, naming.OURS):
+                        bmc_resources.SECRET, namespace, naming.OURS,
+                        page_size):
                     self.secrets.take(secret)
                 return
             except errors.MachineError as e:
-                LOG.warning('The Secrets of BMCs cannot be listed yet; '
-                            'retrying every %d s: %s', SERVED_SECONDS, e)
-                await asyncio.sleep(SERVED_SECONDS)
+                if isinstance(e, errors.WatchExpired):
+                    # The next list takes less time.
+                    page_size *= watcher.PAGE_GROWTH
+                if str(e) != told:
+                    told = str(e)
+                    LOG.warning('The Secrets of BMCs cannot be listed yet, '
+                                'trying again: %s', e)
+                await asyncio.sleep(retry.pause(
+                    failures, watcher.FIRST_PAUSE, SERVED_SECONDS,
+                    getattr(e, 'retry_after', None)))
 
     def get(self, resource: api_resources.AnyResource, namespace: str,
             name: str) -> typing.Any:

@@ -147,7 +147,7 @@ class Cluster:
             self._remove((resource.kind, namespace, name))
             return {}
 
-    async def read_all(self, resource, namespace, label_selector):
+    async def read_all(self, resource, namespace, label_selector, page_size):
         for obj in self.list(resource.kind):
             if namespace in (None, obj['metadata']['namespace']) and (
                     naming.made_by_us(obj)):

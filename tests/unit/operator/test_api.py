@@ -15,6 +15,7 @@ from sushy_kubevirt.kube import retry
 from sushy_kubevirt.kube import watcher
 from sushy_kubevirt.operator import api
 from sushy_kubevirt.operator import bmc_resources
+from sushy_kubevirt.operator import cluster_hosts
 from sushy_kubevirt.operator import logs
 from tests.unit.machine import api as fake_api
 
@@ -424,14 +425,13 @@ class ApiTestCase(unittest.IsolatedAsyncioTestCase):
                     await asyncio.sleep(0.01)
 
     async def test_reads_all_pages_without_a_watch(self):
-        self.api = self.new_api(page_size=1)
-        self.addCleanup(self.api.close)
         for name in 'bc':
             await self.put(name)
         with self.assertNoLogs(watcher.LOG, 'WARNING'):
             self.assertEqual(['a', 'b', 'c'], [
                 vm['metadata']['name'] async for vm in self.api.read_all(
-                    api_resources.VM, 'default', '')])
+                    api_resources.VM, 'default', '', 1)])
+        self.assertEqual(3, self.server.count('GET'))
         self.assertEqual(0, self.server.count('WATCH'))
 
     # Requests in threads
@@ -457,6 +457,13 @@ class ApiTestCase(unittest.IsolatedAsyncioTestCase):
         self.assertTrue(caught.exception.maybe_done)
         self.assertLess(asyncio.get_running_loop().time() - began, 1.5)
 
+    async def test_slow_list_times_out(self):
+        self.api = self.new_api(request_timeout=0.3)
+        self.addCleanup(self.api.close)
+        self.server.rule('GET', 'servicecidrs', 'drip')
+        with self.assertRaises(errors.ConnectionLost):
+            await self.api.list(cluster_hosts.SERVICE_CIDR)
+
     async def test_waits_for_cancelled_writes(self):
         self.assertTrue(await self.api.wait_for_writes(0))
         self.server.rule('PATCH', VM, 'drip')
@@ -470,7 +477,7 @@ class ApiTestCase(unittest.IsolatedAsyncioTestCase):
 
     async def test_threads_inherit_log_context(self):
         def read_context():
-            return logs._about()
+            return logs._object.get()
 
         with logs.about('lab', 'node'):
             self.assertEqual(('lab', 'node'),

@@ -25,11 +25,10 @@ class Client:
     async def serves(self, resource):
         return self._cidrs is not None
 
-    async def read_all(self, resource):
+    async def list(self, resource):
         if isinstance(self._cidrs, Exception):
             raise self._cidrs
-        for one in self._cidrs:
-            yield {'spec': {'cidrs': one}}
+        return [{'spec': {'cidrs': one}} for one in self._cidrs]
 
     async def get(self, resource, namespace, name):
         if isinstance(self._slice, Exception):

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 import asyncio
+from unittest import mock
 
 from oslotest import base
 
@@ -194,6 +195,34 @@ class StoreTestCase(base.BaseTestCase):
         self.assertEqual([], self.store.bmcs())
         # Its name is taken nevertheless.
         self.assertIsNotNone(self.bmcs.get(self.key))
+
+    def test_secrets_are_listed_through_failures(self):
+        listed, answers = [], [
+            errors.Unavailable('x'), errors.WatchExpired('y'),
+            errors.WatchExpired('y'),
+            errors.TooManyRequests('y', retry_after=40), None]
+
+        async def read_all(resource, namespace, label_selector, page_size):
+            listed.append(page_size)
+            yield {'metadata': {'namespace': 'lab', 'name': 's', 'uid': 'u',
+                                'resourceVersion': '1'}}
+            answer = answers.pop(0)
+            if answer is not None:
+                raise answer
+
+        kube = cluster.Cluster()
+        kube.read_all = read_all
+        found = store.Store(kube, command_line.Options())
+        with mock.patch.object(asyncio, 'sleep') as sleep, \
+                self.assertLogs(store.LOG, 'WARNING') as logged:
+            asyncio.run(found._read_own_secrets(None))
+        self.assertEqual([100, 100, 2000, 40000, 40000], listed)
+        pauses = [call.args[0] for call in sleep.await_args_list]
+        self.assertLess(sum(pauses[:3]), 2)
+        self.assertEqual(40, pauses[3])
+        # Once for each error, not for each attempt.
+        self.assertEqual(2, len(logged.output))
+        self.assertEqual([('lab', 's')], found.secrets.keys())
 
     def test_added_kind_is_shared(self):
         kind = self.store.add(bmc_resources.LEASE)
