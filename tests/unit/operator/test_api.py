@@ -4,6 +4,7 @@
 import asyncio
 import contextlib
 import dataclasses
+import logging
 import threading
 import unittest
 from unittest import mock
@@ -476,12 +477,11 @@ class ApiTestCase(unittest.IsolatedAsyncioTestCase):
         self.assertTrue(await self.api.wait_for_writes(30))
 
     async def test_threads_inherit_log_context(self):
-        def read_context():
-            return logs._object.get()
+        def log_line():
+            return logs.Plain().format(logging.makeLogRecord({'msg': 'text'}))
 
         with logs.about('lab', 'node'):
-            self.assertEqual(('lab', 'node'),
-                             await api.in_thread(read_context))
+            self.assertIn('lab/node', await api.in_thread(log_line))
 
     async def test_user_agent(self):
         await self.api.get(api_resources.VM, 'default', 'a')
