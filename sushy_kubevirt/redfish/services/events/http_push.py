@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections import abc
 import functools
+import re
 import ssl
 import typing
 
@@ -19,8 +20,11 @@ import httptools
 if typing.TYPE_CHECKING:
     from sushy_kubevirt.machine.media import url_policy
 
-#: Largest number of bytes of a response's head.
+#: Largest number of bytes of a response. After a longer one, the connection is
+#: closed instead of read to the end.
 _MAX_BYTES = 65536
+
+_STATUS = re.compile(rb'HTTP/1[.]\d ([2-5]\d\d)')
 
 #: Seconds for which an idle connection is reused. Servers close idle
 #: connections after 5 seconds or more.
@@ -49,20 +53,39 @@ class _Response:
     """A response, and the callbacks of its parser.
 
     :ivar code: status code; 0 until the head is complete
+    :ivar complete: whether there is nothing more to read
     :ivar reusable: whether the connection can be used again
     """
 
     def __init__(self) -> None:
         self.code = 0
-        self.reusable = False
+        self.complete = self.reusable = False
+        self._length = 0
         self.parser = httptools.HttpResponseParser(self)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if name.lower() == b'content-length':
+            self._length = int(value)
 
     def on_headers_complete(self) -> None:
         code = self.parser.get_status_code()
         self.code = code if code >= 200 else 0      # another one follows
+        # Else the end of the body is that of the connection, or far away.
+        self.complete = bool(self.code) and not (
+            self.parser.should_keep_alive() and self._length <= _MAX_BYTES)
 
     def on_message_complete(self) -> None:
-        self.reusable = bool(self.code) and self.parser.should_keep_alive()
+        self.complete = bool(self.code)
+        self.reusable = self.complete and self.parser.should_keep_alive()
+
+    def fail(self, received: bytes) -> None:
+        """Take the code if anything else of the response is invalid."""
+        if not self.code:
+            status = _STATUS.match(received)
+            if status is None:
+                raise Failed('it does not speak HTTP')
+            self.code = int(status[1])
+        self.complete, self.reusable = True, False
 
 
 class Poster:
@@ -106,13 +129,15 @@ class Poster:
             self.close()
         kept = self._streams is not None
         try:
-            code = await self._exchange(data)
-        except OSError:
-            self.close()
-            if not kept:
-                raise
-            # The server may have closed the idle connection: try a new one.
-            code = await self._exchange(data)
+            try:
+                code = await self._exchange(data)
+            except OSError:
+                self.close()
+                if not kept:
+                    raise
+                # The server may have closed the idle connection: try a new
+                # one.
+                code = await self._exchange(data)
         except BaseException:
             self.close()
             raise
@@ -126,21 +151,20 @@ class Poster:
         reader, writer = self._streams
         writer.write(data)
         await writer.drain()
-        response, left = _Response(), _MAX_BYTES
-        while not response.code:
-            received = await reader.read(left)
-            if not received:
-                raise ConnectionResetError('it has closed the connection')
-            left -= len(received)
+        response, received = _Response(), b''
+        while not response.complete:
+            more = await reader.read(_MAX_BYTES - len(received))
+            received += more
             try:
-                response.parser.feed_data(received)
+                response.parser.feed_data(more)
             except httptools.HttpParserError:
-                response.reusable = False
-                if not response.code:
-                    raise Failed('it does not speak HTTP') from None
-            if not response.code and not left:
-                raise Failed('the head of its response is too long')
-        # A body that comes later than the head is not waited for.
+                response.fail(received)
+            if not more or len(received) == _MAX_BYTES:
+                break
+        if not response.code and more:
+            raise Failed('the head of its response is too long')
+        if not response.code:
+            raise ConnectionResetError('it has closed the connection')
         if not response.reusable:
             self.close()
         return response.code

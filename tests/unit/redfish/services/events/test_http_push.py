@@ -4,6 +4,7 @@
 import asyncio
 import socket
 import threading
+import time
 
 from oslotest import base
 
@@ -14,8 +15,8 @@ from sushy_kubevirt.redfish.services.events import http_push
 class Server:
     """HTTP server with prepared responses.
 
-    :param answers: for each connection, a list of responses in bytes; None
-        closes the connection
+    :param answers: for each connection, a list of responses in bytes, or in
+        tuples of parts that are sent one by one; None closes the connection
     """
 
     def __init__(self, test, *answers):
@@ -39,7 +40,10 @@ class Server:
                     self._read(stream)
                     if answer is None:
                         break
-                    connection.sendall(answer)
+                    for part in [answer] if isinstance(answer, bytes) else (
+                            answer):
+                        connection.sendall(part)
+                        time.sleep(0.02)
 
     def _read(self, stream):
         head, length = [], 0
@@ -86,7 +90,10 @@ class PosterTestCase(base.BaseTestCase):
                 OK, b'HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok',
                 b'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n'
                 b'3\r\nabc\r\n0\r\n\r\n',
-                b'HTTP/1.1 100 Continue\r\n\r\n' + OK):
+                b'HTTP/1.1 100 Continue\r\n\r\n' + OK,
+                (b'HTTP/1.1 20', b'0 OK\r\nContent-Length: 2\r\n\r\n', b'ok'),
+                (b'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n',
+                 b'3\r\nabc\r\n', b'0\r\n\r\n')):
             server = Server(self, [answer] * 3)
             self.post(server, 3)
             self.assertEqual(1, server.connections, answer)
@@ -98,7 +105,12 @@ class PosterTestCase(base.BaseTestCase):
                 b'HTTP/1.1 200 OK\r\n\r\nno length',
                 b'HTTP/1.1 200 OK\r\nContent-Length: 9999999\r\n\r\n',
                 b'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n'
-                b'nonsense\r\n'):
+                b'nonsense\r\n',
+                b'HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nok',
+                # Not valid, but the code is clear.
+                b'HTTP/1.1 200 OK\r\nServer : x\r\n\r\n',
+                b'HTTP/1.1 200\r\nContent-Length: 5\r\n'
+                b'Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n'):
             server = Server(self, [answer], [OK])
             self.post(server, 2)
             self.assertEqual(2, server.connections, answer)
