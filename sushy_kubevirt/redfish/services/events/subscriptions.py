@@ -196,8 +196,13 @@ class Subscriptions:
 
         :raises: `errors.MachineError` if they cannot be read
         """
-        return next((subscription for subscription in self.all()
-                     if subscription.id == id_), None)
+        for fresh in (False, True):
+            # It may have been created by another host a moment ago.
+            found = _parse_valid(id_, self._state.read(
+                _SECTION, fresh=fresh).get(id_))
+            if found is not None:
+                return found
+        return None
 
     def add(self, destination: str, **fields: typing.Any) -> Subscription:
         """Create a subscription.

@@ -19,8 +19,11 @@ class State:
 
     def __init__(self, **sections):
         self.sections = sections
+        self.others = {}    # what another emulator has written
 
-    def read(self, section):
+    def read(self, section, fresh=False):
+        if fresh:
+            self.sections.update(self.others)
         return self.sections.get(section) or {}
 
     cached = read
@@ -119,6 +122,14 @@ class StoredDataTestCase(base.BaseTestCase):
             name: list(value) if isinstance(value, tuple) else value
             for name, value in stored['filter'].items()}
         self.assertEqual((made,), store.all())
+
+    def test_finds_subscription_that_another_emulator_has_made(self):
+        """Before a watch or the age of the cache shows it."""
+        store = self.store(one=GOOD)
+        store._state.others = {'subscriptions': {'one': GOOD, 'two': GOOD}}
+        self.assertEqual(1, len(store.all()))
+        self.assertEqual('two', store.get('two').id)
+        self.assertIsNone(store.get('three'))
 
     def test_ignores_invalid_settings(self):
         for given in ({'attempts': -1}, {'attempts': 10 ** 30},
