@@ -438,9 +438,10 @@ def _pair(match: re.Match[str]) -> tuple[str, str]:
 
 
 def _number(low: int, high: int, problem: str) -> abc.Callable[[str], int]:
-    """Make a check of a number."""
+    """Make a check of a number, which no zero begins."""
     def check(text: str) -> int:
-        if re.fullmatch('[0-9]{1,10}', text) and low <= int(text) <= high:
+        if re.fullmatch('[1-9][0-9]{0,9}', text) and (
+                low <= int(text) <= high):
             return int(text)
         raise argparse.ArgumentTypeError(f'{text!r} {problem}')
     return check
@@ -475,8 +476,9 @@ _uid = _number(1, 2 ** 31 - 1,
 
 
 def _user(text: str) -> int | str | None:
-    return {AUTO: AUTO, 'none': None}[text] if text in (
-        AUTO, 'none') else _uid(text)
+    if text == AUTO:
+        return AUTO
+    return None if text == 'none' else _uid(text)
 
 
 def _denied(text: str) -> str:

@@ -143,6 +143,7 @@ def _is_within(fields: objects.Json, tree: objects.Json | None) -> bool:
     """Tell whether fields are some of a tree of them."""
     if tree is None:
         return True
+    # '.' is the part itself.
     names = fields.keys() - ({'.'} - tree.keys())
     return bool(names) and names <= tree.keys() and all(
         _is_within(fields[name], tree[name]) for name in names)

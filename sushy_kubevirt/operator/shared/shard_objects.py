@@ -55,11 +55,11 @@ class ShardObjects:
         """Return the names that objects of a shard have."""
         if resource in (bmc_resources.ROLE, bmc_resources.BINDING):
             return shard_manifests.access(shard.number)
-        name = naming.shared(shard.number),
+        name = naming.shared(shard.number)
         if resource == bmc_resources.CONFIG_MAP:
             return (shard_manifests.served(shard.number),
-                    shard_manifests.config(shard.number), *name)
-        return name
+                    shard_manifests.config(shard.number), name)
+        return name,
 
     async def live(self, shard: shard_state.Shard,
                    resource: api_resources.AnyResource,

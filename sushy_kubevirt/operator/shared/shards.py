@@ -81,7 +81,7 @@ class Shards:
             self, options: command_line.Options, api: api.Api,
             store: store.Store, upgrade_slots: rollout.Rollout,
             wake: abc.Callable[[abc.Iterable[objects.ObjectKey]], None],
-            counts: metrics.Metrics) -> None:
+            metrics: metrics.Metrics) -> None:
         self._default = options.default_placement
         self._bmcs_per_pod = options.bmcs_per_pod
         self._defaults = options.pod_defaults()
@@ -89,7 +89,7 @@ class Shards:
         self._store = store
         self._upgrade_slots = upgrade_slots
         self._wake = wake
-        self._metrics = counts
+        self._metrics = metrics
         self._cluster = shard_objects.ShardObjects(api, store)
         # By namespace and number.
         self._shards: dict[str, dict[int, shard_state.Shard]] = (

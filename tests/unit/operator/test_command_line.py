@@ -116,7 +116,7 @@ class OptionsTestCase(base.BaseTestCase):
         for text in ('2', '3.5', '-5', 'x', '10000', ''):
             self.refused('--lease-seconds=' + text)
         self.assertEqual(1, parse('--max-unavailable', '1').max_unavailable)
-        for text in ('0', '-1', 'x', '1.5'):
+        for text in ('0', '-1', 'x', '1.5', '01'):
             self.refused('--max-unavailable=' + text)
         for text in '30m', '0.5', '2':
             self.assertEqual(text, parse('--bmc-cpu', text).bmc_cpu)
@@ -136,7 +136,7 @@ class OptionsTestCase(base.BaseTestCase):
                             (('--pod-user=none',), None),
                             (('--pod-user=1000',), 1000)):
             self.assertEqual(user, parse(*words).pod_user)
-        for text in ('0', '-1', '2147483648', 'root', '', '1.5'):
+        for text in ('0', '-1', '2147483648', 'root', '', '1.5', '010'):
             self.refused('--pod-user=' + text)
 
     def test_pod_labels_and_annotations(self):
