@@ -13,6 +13,7 @@ import typing
 
 import flask
 
+from sushy_kubevirt.kube import errors
 from sushy_kubevirt.machine import bios
 from sushy_kubevirt.machine import boot
 from sushy_kubevirt.redfish.protocol import error_responses
@@ -97,10 +98,13 @@ def patch_settings(machine: machine.Machine) -> None:
     if not values:
         raise error_responses.base_error(
             400, 'NoOperation', detail='Attributes is empty.')
-    first = next(iter(values))
-    with resource_paths.property_errors(machine, 'Attributes/' + first,
-                                        values[first]):
+    try:
         machine.set_attributes(values)
+    except errors.InvalidValue as exc:
+        raise error_responses.base_error(
+            400, 'PropertyValueIncorrect', exc.property, exc.value,
+            detail=str(exc),
+            related=['#/Attributes/' + exc.property]) from exc
     # Values are not logged, because an attribute may be a password.
     flask.current_app.logger.info(
         'BIOS attributes of %s set: %r', machine.qualified_name,

@@ -232,6 +232,20 @@ class TestFirmware(base.RedfishTestCase):
             self.assertEqual(key, self.entries(found)[0][0])
         self.assertEqual([], self.machine.calls)
 
+    def test_refused_change_does_not_repeat_other_values(self):
+        values = {'UserPassword': 's3cret', 'SecureBoot': 'Enabled'}
+        self.machine.fails = errors.WrongState('it boots in Legacy mode')
+        body = self.send('PATCH', '/Bios/Settings', {'Attributes': values},
+                         409)
+        self.assertNotIn('Password', str(body))
+        self.assertNotIn('s3cret', str(body))
+        self.assertIn('Legacy mode', body['error']['message'])
+        self.machine.fails = errors.InvalidValue('SecureBoot', 'Enabled')
+        body = self.send('PATCH', '/Bios/Settings', {'Attributes': values},
+                         400)
+        self.assertEqual(['#/Attributes/SecureBoot'], body['error'][
+            '@Message.ExtendedInfo'][0]['RelatedProperties'])
+
     def test_reset(self):
         reset = '/Bios/Actions/Bios.ResetBios'
         self.assertEqual(204, self.client.post(
