@@ -233,7 +233,7 @@ class TestFirmware(base.RedfishTestCase):
         self.assertEqual([], self.machine.calls)
 
     def test_refused_change_does_not_repeat_other_values(self):
-        values = {'UserPassword': 's3cret', 'SecureBoot': 'Enabled'}
+        values = {'AdminPassword': 's3cret', 'SecureBoot': 'Enabled'}
         self.machine.fails = errors.WrongState('it boots in Legacy mode')
         body = self.send('PATCH', '/Bios/Settings', {'Attributes': values},
                          409)
