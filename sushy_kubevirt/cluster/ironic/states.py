@@ -63,27 +63,36 @@ class Watcher:
         :raises: `problems.NodeFailed` at the end of the time or the context,
             or if the node is deleted; `problems.ServiceError`
         """
-        asked = now = time.monotonic()
-        while True:
-            state = self._listed(now).get(uuid)
-            if state is None:
-                raise problems.NodeFailed(
-                    f'the Ironic node {uuid} has been deleted')
-            if state['provision_state'] not in BUSY:
-                return state
+        now = time.monotonic()
+        end = now + self._timeout
+        known = 'unknown'
+        while now < end:
+            listed = self._listed(now, end)
+            if listed is not None:
+                state = listed.get(uuid)
+                if state is None:
+                    raise problems.NodeFailed(
+                        f'the Ironic node {uuid} has been deleted')
+                known = state['provision_state']
+                if known not in BUSY:
+                    return state
             now = time.monotonic()
-            if now - asked >= self._timeout:
-                raise problems.NodeFailed(
-                    f'still {state["provision_state"]} after '
-                    f'{self._timeout:g} s')
+        raise problems.NodeFailed(f'still {known} after {self._timeout:g} s')
 
-    def _listed(self, since: float) -> dict[str, objects.Json]:
-        # Return a list that began at this time or later.
-        with self._lock:
+    def _listed(self, since: float,
+                end: float) -> dict[str, objects.Json] | None:
+        # Return a list that began at `since` or later; None if it has not
+        # begun at `end`, or another thread's has not ended.
+        if not self._lock.acquire(timeout=max(0, end - time.monotonic())):
+            return None
+        try:
             while self._begun < since:
-                if self._over.wait(max(0, self._due - time.monotonic())):
+                if self._over.wait(max(0, min(self._due, end)
+                                       - time.monotonic())):
                     raise problems.NodeFailed('interrupted')
                 begun = time.monotonic()
+                if begun >= end:
+                    return None
                 try:
                     self._states = {node['uuid']: node for node in
                                     self._client.list('nodes', _FIELDS)}
@@ -97,3 +106,5 @@ class Watcher:
             if self._error:
                 raise self._error
             return self._states
+        finally:
+            self._lock.release()

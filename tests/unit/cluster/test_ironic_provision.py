@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+from concurrent import futures
 import dataclasses
 import threading
 import time
@@ -248,6 +249,33 @@ class EnrolmentTestCase(IronicTestCase):
         self.node()['provision_state'] = 'cleaning'
         result, = self.enrolment(declared.wanted(), timeout=0.05).apply()
         self.assertEqual('still cleaning after 0.05 s', result.error)
+
+    def test_time_is_limited_while_ironic_does_not_answer(self):
+        def refused(*_arguments):
+            time.sleep(0.2)
+            raise problems.ServiceError('away')
+
+        begun = time.monotonic()
+        with mock.patch.object(self.ironic, 'list', refused), \
+                states.Watcher(self.ironic, 0.1) as watcher, \
+                futures.ThreadPoolExecutor(2) as pool:
+            waits = [pool.submit(watcher.settled, 'uuid') for _ in range(2)]
+            for wait in waits:
+                self.assertEqual('still unknown after 0.1 s',
+                                 str(wait.exception()))
+        self.assertLess(time.monotonic() - begun, 1)
+
+    def test_passwords_are_not_in_reasons(self):
+        for method in 'create', 'change':
+            wanted = declared.wanted(resource_class=method)
+            with mock.patch.object(
+                    self.ironic, method, side_effect=problems.ServiceError(
+                        'Ironic refuses {"value": "s3cret-one"}', 400)):
+                result, = self.apply(wanted)
+                self.assertEqual('Ironic refuses {"value": "***"}',
+                                 result.error)
+            self.apply(wanted)
+        self.assertNotIn('s3cret-one', str(self.reports))
 
 
 class Killed(BaseException):
