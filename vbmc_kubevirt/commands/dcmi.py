@@ -126,7 +126,7 @@ class Dcmi(group.Group):
         """
         text = _add(self._tag, session, data, TAG_MAX)
         self._bmc.machine().set_asset_tag(
-            parts.decode(text.removeprefix(_BOM), final=False))
+            parts.decode(text.removeprefix(_BOM).rstrip(b'\0'), final=False))
         return bytes((len(text),))
 
     @group.command(0x09, 'Get Management Controller Identifier String',

@@ -80,6 +80,12 @@ class AssetTagTest(DcmiTestCase):
             self.assertEqual(text, self.asset_tag)
             self.assertEqual(mark + text.encode(), self.read(6))
 
+    def test_character_that_a_client_cut_off_is_left_out(self):
+        for end in (0xc3,), (0xc3, 0, 0):
+            self.asset_tag = ''
+            self.assertEqual(0, self.dcmi(8, 0, 1 + len(end), 97, *end)[0])
+            self.assertEqual('a', self.asset_tag)
+
     def test_long_tag_is_cut(self):
         self.asset_tag = 'x' * 255
         self.assertEqual(b'x' * 63, self.read(6))
