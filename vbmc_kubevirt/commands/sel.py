@@ -186,7 +186,7 @@ class Sel(group.Group):
         raw = data[:sel_records.SIZE]
         completion.refuse_if(
             raw[2] != sel_records.SYSTEM_EVENT
-            and (raw[2] < sel_records.OEM_FIRST),
+            and raw[2] < sel_records.OEM_FIRST,
             constants.Completion.INVALID_FIELD)
         name = self._add(raw)
         try:

@@ -35,7 +35,6 @@ class SolConfiguration(set_in_progress.Parameters):
     """The parameters of one BMC. They last until its process ends.
 
     A VM's serial port has no bit rate; those parameters have no effect.
-
     """
 
     netfn = constants.TRANSPORT

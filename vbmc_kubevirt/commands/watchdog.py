@@ -48,13 +48,13 @@ _CODE = constants.Completion
 
 
 class Watchdog(group.Group):
-
-    netfn = constants.APPLICATION
-    inline = True
     """The watchdog timer of a BMC. Thread-safe.
 
     :param now: returns a monotonic time in seconds
     """
+
+    netfn = constants.APPLICATION
+    inline = True
 
     def __init__(self, bmc: group.Bmc,
                  now: abc.Callable[[], float] = time.monotonic) -> None:
