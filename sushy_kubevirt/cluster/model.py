@@ -144,7 +144,7 @@ class NodeType:
         value: typing.Any = self.vm
         for key in 'spec', 'template', 'spec', 'architecture':
             value = value.get(key) if isinstance(value, dict) else None
-        return value or 'amd64'
+        return value if value and isinstance(value, str) else 'amd64'
 
 
 @dataclasses.dataclass(frozen=True)

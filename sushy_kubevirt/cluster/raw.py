@@ -18,6 +18,7 @@ if typing.TYPE_CHECKING:
 
 _SPEC = 'spec', 'template', 'spec'
 _DEVICES = *_SPEC, 'domain', 'devices'
+_ARCHITECTURE = *_SPEC, 'architecture'
 
 #: Keys of these mappings that may be given; others belong to the cluster.
 _KNOWN: dict[tuple[str, ...], tuple[str, str]] = {
@@ -57,6 +58,10 @@ def check(value: objects.Json, where: document.ValuePath,
                 and not isinstance(parent[path[-1]], dict)):
             checker.problem((*where, *path), f'"{path[-1]}" has to be a '
                             'mapping')
+    architecture = _member(value, _ARCHITECTURE)
+    if architecture is not None and not isinstance(architecture, str):
+        checker.problem((*where, *_ARCHITECTURE), '"architecture" has to be '
+                        'text')
     for path, name in _LISTS.items():
         items = _member(value, path)
         if items is not None and not (isinstance(items, list) and all(

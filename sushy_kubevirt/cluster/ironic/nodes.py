@@ -51,7 +51,7 @@ _FREE = {'enroll', 'verifying', 'manageable', 'inspecting', 'inspect wait',
 
 #: Values that may change under an instance; an image of the agent may not.
 _HARMLESS = {'description', 'driver_info', 'extra'}
-_DEPLOY_IMAGES = {'deploy_kernel', 'deploy_ramdisk'}
+_DEPLOY_IMAGES = 'deploy_kernel', 'deploy_ramdisk'
 
 _PASSWORDS = {'redfish_password', 'ipmi_password'}
 

@@ -19,6 +19,7 @@ PATHS = (
     'metadata.namespace', 'metadata.finalizers', 'status', 'kind', 'spec',
     'spec.runStrategy', 'spec.template', 'spec.template.metadata',
     'spec.template.metadata.labels', 'spec.template.spec',
+    'spec.template.spec.architecture',
     'spec.template.spec.domain', 'spec.template.spec.domain.devices',
     'spec.template.spec.domain.devices.disks', 'spec.template.spec.volumes',
     'spec.dataVolumeTemplates')
