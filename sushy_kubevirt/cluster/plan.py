@@ -125,7 +125,7 @@ class Plan:
 
     :param wanted: all objects of the cluster
     :param changes: of networks, then of nodes in the order of the file, then
-        of nodes that are removed, highest index first
+        of nodes that are removed, the last name first
     :param users: names of the nodes with an interface in the network of a
         definition, by the definition's name
     """
