@@ -344,7 +344,8 @@ def _fault(value: typing.Any, kind: Kind | None) -> tuple[str, str] | None:
     if isinstance(kind, ListOf) and len(value) > kind.most:
         return 'ValueFormatError', f'At most {kind.most} entries are allowed.'
     if isinstance(kind, tuple) and value not in kind:
-        return 'ValueNotInList', _allowed(filter(None, kind))
+        allowed = ', '.join(filter(None, kind))
+        return 'ValueNotInList', f'Allowed values: {allowed}.'
     return None
 
 
@@ -377,21 +378,3 @@ def date_time(text: str) -> datetime.datetime | None:
             datetime.timezone.utc)
     except (ValueError, OverflowError):
         return None
-
-
-def not_in_list(name: str, value: typing.Any, allowed: abc.Iterable[str],
-                pointer: str) -> messages.Message:
-    """Create the message PropertyValueNotInList.
-
-    :param name: property
-    :param value: refused value
-    :param allowed: allowed values
-    :param pointer: JSON pointer of the property
-    """
-    return messages.message(
-        'PropertyValueNotInList', value, name, related=[pointer],
-        detail=_allowed(allowed))
-
-
-def _allowed(values: abc.Iterable[str]) -> str:
-    return f"Allowed values: {', '.join(values)}."

@@ -122,7 +122,6 @@ class Expression:
     """
 
     def __init__(self, text: str) -> None:
-
         self._tokens = _tokens(text)
         self._position = 0
         self._terms = 0
