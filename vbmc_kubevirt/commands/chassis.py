@@ -95,6 +95,8 @@ class Chassis(group.Group):
         super().__init__(bmc)
         # Ends a timed identify; None before the first one.
         self._identify_timer: server.Timer | None = None
+        # Number of the last one.
+        self._identified = 0
         # What it was made from, and its bytes.
         self._status: tuple[object, bytes] = None, b''
         # The uid of the VMI before the last control.
@@ -133,16 +135,21 @@ class Chassis(group.Group):
         self._bmc.machine().set_indicator(state)
         # Not before: a timer of an earlier request still has to end it.
         self._stop_identify_timer()
+        self._identified += 1
+        number = self._identified
         if state == attributes.BLINKING:
             self._identify_timer = self._bmc.server.run_later(
-                seconds, self._end_identify)
+                seconds, lambda: self._end_identify(number))
 
     def _stop_identify_timer(self) -> None:
         if self._identify_timer is not None:
             self._identify_timer.cancel()
             self._identify_timer = None
 
-    def _end_identify(self, attempt: int = 1) -> None:
+    def _end_identify(self, number: int, attempt: int = 1) -> None:
+        if number != self._identified:
+            # It has expired while a later request was waited for.
+            return
         self._identify_timer = None
         try:
             machine = self._bmc.machine()
@@ -153,7 +160,8 @@ class Chassis(group.Group):
             self._bmc.record_error(exc)
             if attempt < ATTEMPTS:
                 self._identify_timer = self._bmc.server.run_later(
-                    RETRY_SECONDS, lambda: self._end_identify(attempt + 1))
+                    RETRY_SECONDS,
+                    lambda: self._end_identify(number, attempt + 1))
         except errors.MachineError as exc:
             self._bmc.record_error(exc)
 

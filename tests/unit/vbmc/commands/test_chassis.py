@@ -123,6 +123,15 @@ class IdentifyTest(bmc_case.BmcTestCase):
         self.run_later.call_args.args[1]()
         self.assertEqual('Lit', self.indicator)
 
+    def test_end_does_not_end_a_later_request(self):
+        self.ask(0, 4, 5)
+        expired = self.run_later.call_args.args[1]
+        self.ask(0, 4, 5)
+        expired()
+        self.assertEqual(('Blinking', 0x50), (self.indicator, self.state()))
+        self.run_later.call_args.args[1]()
+        self.assertEqual('Off', self.indicator)
+
     def test_end_is_repeated_while_the_api_is_away(self):
         self.ask(0, 4, 5)
         self.machine.set_indicator.side_effect = errors.Unavailable('away')
