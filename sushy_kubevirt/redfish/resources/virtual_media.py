@@ -357,8 +357,10 @@ def _without_image(machine: machine.Machine, device: media.Device,
 # Start of upstream's endpoints.
 _UPSTREAM = 'VirtualMedia.virtual_media_'
 
-_MANAGERS = resource_paths.MANAGERS + '/<identity>/VirtualMedia'
+_DEVICES = '/<identity>/VirtualMedia'
+_MANAGERS = resource_paths.MANAGERS + _DEVICES
 _DEVICE = _MANAGERS + '/<device>'
+_SYSTEM_DEVICE = resource_paths.SYSTEMS + _DEVICES + '/<device>'
 
 ROUTES = (
     routing.replace(_UPSTREAM + 'collection_resource', collection, 'vmedia'),
@@ -370,9 +372,9 @@ ROUTES = (
     routing.add(_DEVICE, resource, 'vmedia', patch=patch),
     routing.add(f'{_DEVICE}/Actions/{_INSERT}', None, 'vmedia', post=insert),
     routing.add(f'{_DEVICE}/Actions/{_EJECT}', None, 'vmedia', post=eject),
-    *(route for device in (_DEVICE, _DEVICE.replace('Managers', 'Systems', 1))
-      for route in (
-        routing.add(device + '/InsertMediaActionInfo', insert_info, 'vmedia'),
-        routing.add(f'{device}/{_UPLOAD}', None, 'vmedia', post=upload,
-                    body=multipart.CONTENT_TYPE))),
+    *(routing.add(f'{device}/InsertMediaActionInfo', insert_info, 'vmedia')
+      for device in (_DEVICE, _SYSTEM_DEVICE)),
+    *(routing.add(f'{device}/{_UPLOAD}', None, 'vmedia', post=upload,
+                  body=multipart.CONTENT_TYPE)
+      for device in (_DEVICE, _SYSTEM_DEVICE)),
 )
