@@ -175,7 +175,6 @@ class Controller:
                 for resource in _REQUIRED):
             return
         self.listed.set()
-        LOG.info('All resources are listed; this replica is ready')
         self._shards.start()
         self._shards.load()
         for key in self._store.bmcs():
@@ -188,6 +187,7 @@ class Controller:
         self._queue.start()
         self._vm_cleanup.enqueue_all()
         self._orphaned_rbac.enqueue_all()
+        LOG.info('All resources are listed; this replica is ready')
 
     # Changes
 

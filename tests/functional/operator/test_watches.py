@@ -39,15 +39,17 @@ class WatchesTestCase(operator.OperatorTestCase):
         self.sandbox.reset_stats()
         self.operator = self.useFixture(operator.Operator(
             self.account, arguments))
-        for line in ('BareMetalHosts are listed', 'HostClaims are listed'):
-            if '--claim-templates' in arguments:
+        expected, counted = KINDS, {}
+        if '--claim-templates' in arguments:
+            expected = KINDS | METAL3
+            for line in 'BareMetalHosts are listed', 'HostClaims are listed':
                 self.operator.process.wait_output(line)
-        counted = {}
 
         def rests():
+            # A watch begins after the list that the log tells of.
             before = dict(counted)
             counted.update(self.sandbox.stats()['calls'].get('watch', {}))
-            return counted == before
+            return counted == before and expected <= counted.keys()
         self.until('rest', rests)
         self.assert_no_warnings()
         return counted
