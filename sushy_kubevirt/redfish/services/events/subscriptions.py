@@ -198,10 +198,10 @@ class Subscriptions:
         """
         for fresh in (False, True):
             # It may have been created by another host a moment ago.
-            found = _parse_valid(id_, self._state.read(
+            subscription = _parse_valid(id_, self._state.read(
                 _SECTION, fresh=fresh).get(id_))
-            if found is not None:
-                return found
+            if subscription is not None:
+                return subscription
         return None
 
     def add(self, destination: str, **fields: typing.Any) -> Subscription:
