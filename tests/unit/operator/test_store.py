@@ -152,6 +152,34 @@ class KindTestCase(base.BaseTestCase):
     def test_object_that_a_list_lacks_and_that_cannot_be_read(self):
         self.assertEqual([A], self.missing(True, errors.Unavailable('x')))
 
+    def test_waits_until_it_is_served(self):
+        denied, lost = errors.AccessDenied('x'), errors.Unavailable('x')
+        self.kube.serves = mock.AsyncMock(
+            side_effect=[False, denied, True, True, True])
+        # The second namespace is asked about if the first may be listed.
+        self.kube.check_readable = mock.AsyncMock(
+            side_effect=[denied, None, lost, None, None])
+        told = mock.AsyncMock()
+        kind = store.Kind(self.kube, bmc_resources.SERVICE, ('lab', 'far'),
+                          cache.Compressed())
+        with mock.patch.object(asyncio, 'sleep') as sleep:
+            asyncio.run(kind.wait_until_served(told))
+        self.assertEqual([(None,), (denied,), (denied,), (lost,)],
+                         [call.args for call in told.await_args_list])
+        self.assertEqual([mock.call(store.SERVED_SECONDS)] * 4,
+                         sleep.await_args_list)
+        self.assertEqual(['lab', 'lab', 'far', 'lab', 'far'], [
+            call.args[1] for call in self.kube.check_readable.mock_calls])
+
+    def test_one_namespace_is_asked_about(self):
+        self.kube.serves = mock.AsyncMock(return_value=True)
+        self.kube.check_readable = mock.AsyncMock()
+        kind = store.Kind(self.kube, bmc_resources.SERVICE, ('lab', 'far'),
+                          cache.Compressed())
+        asyncio.run(kind.wait_until_served(mock.AsyncMock(), ('far',)))
+        self.kube.check_readable.assert_awaited_once_with(
+            bmc_resources.SERVICE, 'far')
+
     def test_cleared(self):
         self.kube.add(service('a'))
 
