@@ -399,19 +399,14 @@ class Client:
 
         :returns: with ``gitVersion``, such as ``v1.34.4``
         """
-        return self._discover(
-            'version', api_resources.Resource('', '', 'version', '')) or {}
+        return self._request(_discovery(
+            'version', api_resources.Resource('', '', 'version', '')))
 
     def _discover(self, path: str, resource: api_resources.AnyResource
                   ) -> objects.Json | None:
-        """Read what is no object; None if the server does not have it.
-
-        :param resource: for messages and metrics
-        """
-        call = api_responses.ApiCall('get', resource, '', path)
-        call.path = f'/{path}'
+        """Read what the server has; None if it does not have that."""
         try:
-            return self._request(call)
+            return self._request(_discovery(path, resource))
         except errors.ObjectNotFound:
             return None
 
@@ -540,6 +535,17 @@ class _Pools:
             if self._manager is not None:
                 self._manager.clear()
             self._manager = self._transport = None
+
+
+def _discovery(path: str, resource: api_resources.AnyResource
+               ) -> api_responses.ApiCall:
+    """Make the call that reads what is no object.
+
+    :param resource: for messages and metrics
+    """
+    call = api_responses.ApiCall('get', resource, '', path)
+    call.path = f'/{path}'
+    return call
 
 
 def _selectors(labels: str, fields: str) -> dict[str, str]:

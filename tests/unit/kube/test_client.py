@@ -90,6 +90,9 @@ class ClientTestCase(base.BaseTestCase):
     def test_version(self):
         self.api.rule('GET', '/version', (200, {'gitVersion': 'v1.34.4'}))
         self.assertEqual({'gitVersion': 'v1.34.4'}, self.client.version())
+        # A server that is no API server is not one of an unknown version.
+        self.api.rule('GET', '/version', (404, {}, None))
+        self.assertRaises(errors.ObjectNotFound, self.client.version)
         self.assertEqual('/version', self.api.requests[-1][1])
 
     def test_object_not_found(self):
