@@ -60,6 +60,7 @@ def _subcommand(main: abc.Callable[[abc.Sequence[str]], int],
 
     :param main: its function, which returns the exit status
     :param words: its name and its arguments
+    :returns: exit status: 130 after SIGINT, 1 after an error
     """
     try:
         return main(words[1:])
