@@ -31,7 +31,6 @@ class Kind(enum.Enum):
     #: A Kubernetes quantity after Tenks' units are translated.
     SIZE = 'a size, such as 2GiB'
     MAC = 'a MAC address, such as 52:54:00:00:00:01'
-    TRAIT = 'a trait, such as CUSTOM_GOLD'
     TEXTS = 'a list of texts'
     TRAITS = 'a list of traits, such as CUSTOM_GOLD'
     TEXT_MAPPING = 'a mapping of texts'
