@@ -214,12 +214,12 @@ def _run(given: argparse.Namespace) -> None:
     kube = client.Client(source, command_line.CLIENT_OPTIONS, MANAGER)
     for body in objects(given.name, given.namespace, given.hosts_namespaces):
         _write(kube, body)
-    token = kube.create(
-        api_resources.Resource[kube_objects.Json](
-            '', 'v1', f'serviceaccounts/{given.name}/token', 'TokenRequest'),
-        given.namespace, {
-            'apiVersion': 'authentication.k8s.io/v1', 'kind': 'TokenRequest',
-            'spec': {'expirationSeconds': given.duration}})['status']
+    request: api_resources.Resource[kube_objects.Json] = (
+        api_resources.Resource(
+            '', 'v1', f'serviceaccounts/{given.name}/token', 'TokenRequest'))
+    token = kube.create(request, given.namespace, {
+        'apiVersion': 'authentication.k8s.io/v1', 'kind': 'TokenRequest',
+        'spec': {'expirationSeconds': given.duration}})['status']
     namespace = given.secret_namespace or given.namespace
     secret = _object(bmc_resources.SECRET, given.name, namespace)
     secret['metadata']['annotations'] = {stored_names.EXPIRES: token[

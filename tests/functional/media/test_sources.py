@@ -164,7 +164,6 @@ class HttpBootTestCase(media_case.MediaTestCase):
              machine.boot().http_uri))
         self.assertIsNone(machine.medium('Cd'))
         self.wait_state(machine, S.READY, 'HttpBoot')
-        self.assertTrue(machine.medium('HttpBoot').http_boot)
         machine.reset(R.ON)
         self.assertEqual('cdrom:bmc-http', self.sandbox.wait_boot(
             machine.name, 1)['device'])
