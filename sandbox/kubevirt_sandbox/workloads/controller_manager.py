@@ -15,6 +15,7 @@ from kubevirt_sandbox.workloads import execution
 from kubevirt_sandbox.workloads import logs
 from kubevirt_sandbox.workloads import node
 from kubevirt_sandbox.workloads import podsecurity
+from kubevirt_sandbox.workloads import port_forward
 from kubevirt_sandbox.workloads import replicasets
 from kubevirt_sandbox.workloads import router
 from kubevirt_sandbox.workloads import scale
@@ -105,6 +106,10 @@ class ControllerManager:
             '', 'v1', 'pods', 'exec',
             execution.Route(self._node.container).answer, ('GET', 'POST'),
             kind='PodExecOptions', needs='create')
+        server.register_subresource(
+            '', 'v1', 'pods', 'portforward',
+            port_forward.Route(self._node.address).answer, ('GET', 'POST'),
+            kind='PodPortForwardOptions', needs='create')
         budgets = disruption_budgets.Controller(self._store, loop, options.lag)
         server.register_subresource(
             '', 'v1', 'pods', 'eviction', budgets.evict, ('POST',),

@@ -110,6 +110,11 @@ class Node:
                 return one
         return None
 
+    def address(self, uid):
+        """Return the address of a pod that runs, or None."""
+        pod = self._pods.get(uid)
+        return pod and pod.address
+
     def forget(self, pod):
         """Forget a pod that has ended."""
         self._pods.pop(pod.uid, None)
