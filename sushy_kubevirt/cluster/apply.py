@@ -317,7 +317,8 @@ class _Run:
                 pod['metadata']['labels'][stored_names.BMC_NAME]:
                     readiness.pod_problem(pod)
                 for items, _ in self._client.pages(
-                    kinds.POD, self._plan.namespace, stored_names.BMC_NAME,
+                    api_resources.POD, self._plan.namespace,
+                    stored_names.BMC_NAME,
                     _WITHOUT_NODE)
                 for pod in items}
         except errors.MachineError:

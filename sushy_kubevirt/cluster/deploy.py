@@ -22,6 +22,7 @@ from sushy_kubevirt.cluster import progress
 from sushy_kubevirt.kube import api_resources
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.kube import quantity
+from sushy_kubevirt.remote import endpoint
 
 if typing.TYPE_CHECKING:
     from openstack import connection
@@ -153,16 +154,16 @@ def wanted(client: client.Client, cluster: model.Cluster, namespace: str,
         bmc = existing.get(node.name) if node.name in vms else None
         try:
             if bmc is None:
-                raise problems.BmcUnavailable(
+                raise endpoint.BmcUnavailable(
                     node.name, 'there is no VirtualMachine and '
                     f'VirtualMachineBMC {namespace}/{node.name}. Run "apply" '
                     'first')
-            if isinstance(bmc, problems.BmcUnavailable):
+            if isinstance(bmc, endpoint.BmcUnavailable):
                 raise bmc
             bmcs.require(node.name, bmc, node.type.driver)
             declared.append(nodes.Wanted(
                 node, bmc, vms[node.name]['metadata']['uid']))
-        except problems.BmcUnavailable as error:
+        except endpoint.BmcUnavailable as error:
             failed.append(provision.Result(
                 node.name, 'failed', error=str(error)))
     return declared, failed

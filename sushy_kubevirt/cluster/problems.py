@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections import abc
 import contextlib
 
-from sushy_kubevirt.cluster import wording
+from sushy_kubevirt.remote import wording
 
 
 class ClusterError(Exception):
@@ -104,16 +104,6 @@ class NodesInUse(ClusterError):
             f"nodes with an instance: {', '.join(self.names)}. Delete their "
             'servers first, or undeploy the nodes with --force, which loses '
             'what is on their disks')
-
-
-class BmcUnavailable(ClusterError):
-    """A BMC has no address, certificate or credentials to reach it by.
-
-    :param node: name of its node
-    """
-
-    def __init__(self, node: str, reason: str) -> None:
-        super().__init__(f'BMC of {node}: {reason}')
 
 
 class Unsuitable(ClusterError):

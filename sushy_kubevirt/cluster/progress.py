@@ -7,7 +7,7 @@ import threading
 import time
 import typing
 
-from sushy_kubevirt.cluster import wording
+from sushy_kubevirt.remote import wording
 
 
 class Lines:

@@ -6,6 +6,8 @@ from __future__ import annotations
 from collections import abc
 import difflib
 
+from sushy_kubevirt.remote import wording
+
 #: Longest text of a value that a message repeats.
 _LONGEST = 60
 
@@ -67,18 +69,7 @@ def shown(value: object) -> str:
     return str(value)
 
 
-def printable(text: str) -> str:
-    """Return text without characters that would control a terminal."""
-    return ''.join(character if character.isprintable()
-                   else ascii(character)[1:-1] for character in text)
-
-
-def printable_lines(text: str) -> str:
-    """Return likewise, of text that may have several lines."""
-    return '\n'.join(printable(line) for line in text.split('\n'))
-
-
 def short(text: str) -> str:
     """Return the beginning of a long text, fit to be printed."""
-    text = printable(text)
+    text = wording.printable(text)
     return text if len(text) <= _LONGEST else text[:_LONGEST - 1] + '…'

@@ -52,6 +52,7 @@ VMI: Resource[objects.VirtualMachineInstance] = Resource(
     'kubevirt.io', 'v1', 'virtualmachineinstances', 'VirtualMachineInstance')
 KUBEVIRT: Resource[objects.Json] = Resource(
     'kubevirt.io', 'v1', 'kubevirts', 'KubeVirt')
+POD: Resource[objects.Json] = Resource('', 'v1', 'pods', 'Pod')
 SECRET: Resource[objects.Json] = Resource('', 'v1', 'secrets', 'Secret')
 EVENT: Resource[objects.Json] = Resource('', 'v1', 'events', 'Event')
 CONFIG_MAP: Resource[objects.Json] = Resource(

@@ -29,6 +29,7 @@ from sushy_kubevirt.kube import objects
 from sushy_kubevirt.kube import retry
 
 if typing.TYPE_CHECKING:
+    from sushy_kubevirt.kube import portforward
     from sushy_kubevirt.kube import websocket as websockets
 
 JSON = 'application/json'
@@ -334,6 +335,21 @@ class Client:
         return await websocket.connect(
             self._connection, call, protocol, self._user_agent,
             self._options.read_timeout)
+
+    def port_forward(self, namespace: str, pod: str,
+                     port: int) -> portforward.Connection:
+        """Connect to a TCP port of a pod, through the API server.
+
+        Needs the rights to ``get`` (the method of WebSockets) and, from
+        Kubernetes 1.35 on, to ``create`` ``pods/portforward`` (feature gate
+        AuthorizePodWebsocketUpgradeCreatePermission).
+        """
+        from sushy_kubevirt.kube import portforward
+        call = api_responses.ApiCall(
+            'create', api_resources.POD, namespace, pod, 'portforward')
+        call.path += f'?ports={port}'
+        return portforward.connect(self._connection, call, self._user_agent,
+                                   self._options.read_timeout)
 
     def create(self, resource: api_resources.Resource[objects.ObjectT],
                namespace: str | None, body: abc.Mapping[str, typing.Any],

@@ -16,6 +16,7 @@ from sushy_kubevirt.cluster.ironic import client
 from sushy_kubevirt.cluster.ironic import nodes
 from sushy_kubevirt.cluster.ironic import provision
 from sushy_kubevirt.cluster import model
+from sushy_kubevirt.remote import endpoint
 from tests.fixtures import ironic
 from tests.fixtures import redfish_pod
 from tests.fixtures import sandbox
@@ -59,8 +60,9 @@ class Nodes(fixtures.Fixture):
                         resource_class='small', traits=('CUSTOM_BENCH',),
                         interfaces={'boot_interface': 'redfish-virtual-media'},
                         ca_file=str(pod.ca))),
-                nodes.Bmc('127.0.0.1', pod.port, username='admin',
-                          password=pod.password, revision='1'), f'vm-{index}')
+                endpoint.Bmc('127.0.0.1', pod.port, username='admin',
+                             password=pod.password, revision='1'),
+                f'vm-{index}')
 
     def enrol(self):
         """Enrol the nodes, or check them; return the seconds it took.

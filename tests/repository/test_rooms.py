@@ -43,7 +43,7 @@ ALLOWED = {
         'sushy_kubevirt.redfish', 'flask', 'stevedore', 'sushy_tools'},
     'sushy_kubevirt.cmd': {
         'sushy_kubevirt.kube', 'sushy_kubevirt.operator',
-        'sushy_kubevirt.cluster', 'cliff'},
+        'sushy_kubevirt.cluster', 'sushy_kubevirt.kubectl', 'cliff'},
     'sushy_kubevirt.pod': {
         'sushy_kubevirt.kube', 'sushy_kubevirt.machine.cluster',
         'sushy_kubevirt.bmc.shares', 'sushy_kubevirt.redfish', 'flask',
@@ -65,12 +65,20 @@ ALLOWED = {
         'sushy_kubevirt.cluster.model', 'sushy_kubevirt.operator.naming',
         'sushy_kubevirt.operator.credentials',
         'sushy_kubevirt.operator.bmc_resources'},
-    # A command for users; no process in a pod imports it.
+    # What commands for users share; no process in a pod imports these.
+    'sushy_kubevirt.remote': {
+        'sushy_kubevirt.kube', 'sushy_kubevirt.operator.bmc_resources',
+        'sushy_kubevirt.operator.credentials',
+        'sushy_kubevirt.operator.naming', 'urllib3'},
+    'sushy_kubevirt.kubectl': {
+        'sushy_kubevirt.kube', 'sushy_kubevirt.machine',
+        'sushy_kubevirt.operator.bmc_resources', 'sushy_kubevirt.remote',
+        'yaml'},
     'sushy_kubevirt.cluster': {
         'sushy_kubevirt.kube', 'sushy_kubevirt.machine',
         'sushy_kubevirt.operator.credentials',
-        'sushy_kubevirt.operator.naming', 'cliff', 'keystoneauth1',
-        'openstack', 'requests', 'sushy', 'yaml'},
+        'sushy_kubevirt.operator.naming', 'sushy_kubevirt.remote', 'cliff',
+        'keystoneauth1', 'openstack', 'requests', 'yaml'},
     'vbmc_kubevirt.ipmi': {'sushy_kubevirt.bmc.shares', 'Cryptodome'},
     'vbmc_kubevirt': {
         'sushy_kubevirt.kube', 'sushy_kubevirt.machine',

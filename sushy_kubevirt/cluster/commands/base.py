@@ -21,8 +21,8 @@ from sushy_kubevirt.cluster import identity
 from sushy_kubevirt.cluster.ironic import provision
 from sushy_kubevirt.cluster import problems
 from sushy_kubevirt.cluster import progress
-from sushy_kubevirt.cluster import wording
 from sushy_kubevirt.kube import errors
+from sushy_kubevirt.remote import wording
 
 if typing.TYPE_CHECKING:
     from sushy_kubevirt.cluster import model

@@ -12,12 +12,12 @@ from sushy_kubevirt.cluster.commands import base
 from sushy_kubevirt.cluster import problems
 
 if typing.TYPE_CHECKING:
-    from sushy_kubevirt.cluster.ironic import nodes
+    from sushy_kubevirt.remote import endpoint
 
 PROGRAM = 'ipmitool'
 
 
-def command(bmc: nodes.Bmc) -> tuple[list[str], dict[str, str]]:
+def command(bmc: endpoint.Bmc) -> tuple[list[str], dict[str, str]]:
     """Make the command line and its secret environment."""
     return [PROGRAM, '-I', 'lanplus', '-H', bmc.address, '-p',
             str(bmc.ipmi_port), '-U', bmc.username, '-E', 'sol', 'activate'

@@ -14,7 +14,7 @@ from sushy_kubevirt.cluster import problems
 
 TEXT = "IRONIC_HWINFO_FILE of DevStack's Ironic plugin; has passwords"
 
-#: Ports that the plugin cannot change, and attributes of `nodes.Bmc`.
+#: Ports that the plugin cannot change, and attributes of `endpoint.Bmc`.
 _PORTS = {'redfish': ('redfish_port', 443), 'ipmi': ('ipmi_port', 623)}
 
 

@@ -13,6 +13,7 @@ import typing
 
 from sushy_kubevirt.cluster.ironic import nodes
 from sushy_kubevirt.machine import architecture
+from sushy_kubevirt.remote import endpoint
 
 if typing.TYPE_CHECKING:
     from sushy_kubevirt.kube import objects
@@ -85,10 +86,11 @@ def _boot_address(wanted: nodes.Wanted) -> str | None:
 def _bmc_address(wanted: nodes.Wanted) -> str:
     bmc = wanted.bmc
     if wanted.node.type.driver == 'ipmi':
-        return 'ipmi://' + nodes.host_and_port(bmc.address, bmc.ipmi_port, 623)
+        return 'ipmi://' + endpoint.host_and_port(
+            bmc.address, bmc.ipmi_port, 623)
     kind = wanted.ironic.interfaces.get(
         'boot_interface', 'redfish-virtual-media')
     scheme = ('redfish-virtualmedia' if kind == 'redfish-virtual-media'
               else 'redfish')
-    server = nodes.host_and_port(bmc.address, bmc.redfish_port, 443)
+    server = endpoint.host_and_port(bmc.address, bmc.redfish_port, 443)
     return f'{scheme}://{server}{nodes.SYSTEM_ID}'

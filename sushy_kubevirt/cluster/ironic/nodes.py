@@ -22,6 +22,7 @@ from sushy_kubevirt.cluster import fields
 from sushy_kubevirt.cluster import problems
 from sushy_kubevirt.kube import quantity
 from sushy_kubevirt.machine import architecture
+from sushy_kubevirt.remote import endpoint
 
 if typing.TYPE_CHECKING:
     from sushy_kubevirt.cluster import model
@@ -60,33 +61,6 @@ Path: typing.TypeAlias = tuple[str, ...]
 
 
 @dataclasses.dataclass(frozen=True)
-class Bmc:
-    """How to reach the BMC of a node, from Ironic's conductors.
-
-    :param address: IP address or name
-    :param redfish_port: TCP port of Redfish (HTTPS); None if it has none
-    :param ipmi_port: UDP port of IPMI; None if it has none
-    :param username: of its account
-    :param password: likewise
-    :param ca: certificates (PEM) that verify its own; None if unknown
-    :param revision: text that changes with the credentials, such as UID and
-        resourceVersion of their Secret
-    :param secret: name of that Secret
-    :param authority: name of the ConfigMap with ``ca``
-    """
-
-    address: str
-    redfish_port: int | None = 443
-    ipmi_port: int | None = 623
-    username: str = ''
-    password: str = dataclasses.field(default='', repr=False)
-    ca: str | None = dataclasses.field(default=None, repr=False)
-    revision: str = ''
-    secret: str = ''
-    authority: str = ''
-
-
-@dataclasses.dataclass(frozen=True)
 class Wanted:
     """A node to enrol.
 
@@ -95,7 +69,7 @@ class Wanted:
     """
 
     node: model.Node
-    bmc: Bmc
+    bmc: endpoint.Bmc
     vm: str
 
     @property
@@ -123,16 +97,6 @@ class Difference:
 
     def __bool__(self) -> bool:
         return bool(self.patch) or self.traits is not None
-
-
-def host_and_port(host: str, port: int | None, default: int) -> str:
-    """Write an address as in a URL.
-
-    :param host: IP address or name
-    :param default: port that is left out
-    """
-    host = f'[{host}]' if ':' in host else host
-    return host if port == default else f'{host}:{port}'
 
 
 def is_in_use(existing: objects.Json) -> bool:
@@ -306,7 +270,7 @@ def _driver_info(wanted: Wanted,
     ironic, bmc = wanted.ironic, wanted.bmc
     info: objects.Json
     if wanted.node.type.driver == 'redfish':
-        server = host_and_port(bmc.address, bmc.redfish_port, 443)
+        server = endpoint.host_and_port(bmc.address, bmc.redfish_port, 443)
         info = {'redfish_address': f'https://{server}',
                 'redfish_system_id': SYSTEM_ID,
                 'redfish_username': bmc.username,

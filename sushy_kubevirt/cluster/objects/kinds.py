@@ -13,8 +13,6 @@ from sushy_kubevirt.operator import bmc_resources
 AnyResource: typing.TypeAlias = api_resources.Resource[typing.Any]
 
 BMC: api_resources.Resource[objects.VirtualMachineBMC] = bmc_resources.BMC
-POD: api_resources.Resource[objects.Json] = api_resources.Resource(
-    '', 'v1', 'pods', 'Pod')
 NAMESPACE: api_resources.Resource[objects.Json] = api_resources.Resource(
     '', 'v1', 'namespaces', 'Namespace')
 

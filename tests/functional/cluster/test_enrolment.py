@@ -16,6 +16,7 @@ from sushy_kubevirt.cluster.inventory import ironic as inventory
 from sushy_kubevirt.cluster.ironic import client
 from sushy_kubevirt.cluster.ironic import nodes
 from sushy_kubevirt.cluster.ironic import provision
+from sushy_kubevirt.remote import endpoint
 from tests.fixtures import base
 from tests.fixtures import ironic
 from tests.fixtures import redfish_pod
@@ -103,7 +104,7 @@ class RichTestCase(base.SandboxTestCase):
     def wanted(self, more):
         cluster = config.of_document(document.parse(FILE % more, 'rich.yaml'))
         node, = cluster.nodes
-        return nodes.Wanted(node, nodes.Bmc(
+        return nodes.Wanted(node, endpoint.Bmc(
             '127.0.0.1', redfish_port=self.pod.port,
             username=redfish_pod.USER, password=self.pod.password,
             revision='1'), 'vm-uid')

@@ -12,6 +12,7 @@ from sushy_kubevirt.cluster import model
 from sushy_kubevirt.cluster import problems
 from sushy_kubevirt.operator import rbac
 from sushy_kubevirt.operator import spec
+from sushy_kubevirt.remote import endpoint
 from tests.fixtures import base
 from tests.fixtures import ipmi_pod
 from tests.fixtures import ironic
@@ -123,7 +124,7 @@ class EnrolmentTestCase(Enrolments, base.SandboxTestCase):
         found = []
         for index, pod in enumerate([*self.redfish, self.ipmi]):
             driver = 'ipmi' if pod is self.ipmi else 'redfish'
-            bmc = nodes.Bmc(
+            bmc = endpoint.Bmc(
                 '127.0.0.1', username='admin', password=pod.password,
                 revision=revision, **{f'{driver}_port': pod.port})
             kind = model.NodeType(
@@ -324,7 +325,7 @@ class ScaleTestCase(Enrolments, base.FunctionalTestCase):
                     'net', model.Network('net'),
                     f'52:54:00:01:00:{index:02x}'),),
                 ironic=model.IronicConfig('rc', interfaces=self.FAKE)),
-            nodes.Bmc('192.0.2.1', revision='1'), f'vm-{index}')
+            endpoint.Bmc('192.0.2.1', revision='1'), f'vm-{index}')
             for index in range(self.COUNT)]
         for _ in range(2):
             self.assert_done('available', self.enrol(wanted))

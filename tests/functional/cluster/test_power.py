@@ -12,10 +12,9 @@ import threading
 from kubevirt_sandbox.testing import certificates
 from kubevirt_sandbox.testing import polling
 from kubevirt_sandbox.testing import ports
-from sushy_kubevirt.cluster.ironic import nodes
 from sushy_kubevirt.cluster import power
-from sushy_kubevirt.cluster import problems
 from sushy_kubevirt.operator import pki
+from sushy_kubevirt.remote import endpoint
 from tests.fixtures import base
 from tests.fixtures import redfish_pod
 
@@ -31,25 +30,26 @@ class PowerTestCase(base.SandboxTestCase):
 
     def setUp(self):
         super().setUp()
-        self.bmc = nodes.Bmc(
+        self.bmc = endpoint.Bmc(
             '127.0.0.1', redfish_port=self.pod.port,
             username=redfish_pod.USER, password=self.pod.password,
-            ca=self.pod.ca.read_text(), secret='vm-0-bmc')
+            ca=self.pod.ca.read_text(), secret='vm-0-bmc',
+            name='vm-0')
 
     def refusal(self, **more):
         error = self.assertRaises(
-            problems.BmcUnavailable, power.run, 'vm-0',
+            endpoint.BmcUnavailable, power.run,
             dataclasses.replace(self.bmc, **more))
         return str(error)
 
     def until(self, action, state):
         """Do an action, and read the state until it is the expected one."""
-        found = power.run('vm-0', self.bmc, action)
+        found = power.run(self.bmc, action)
         for _ in polling.attempts(60):
             if found == state:
                 return
             self.assertIn(found, ('On', 'Off', 'PoweringOn', 'PoweringOff'))
-            found = power.run('vm-0', self.bmc)
+            found = power.run(self.bmc)
         self.assertEqual(state, found)
 
     def test_all_actions(self):
@@ -65,9 +65,10 @@ class PowerTestCase(base.SandboxTestCase):
 
     def test_refused_action(self):
         self.until('off', 'Off')
-        error = self.assertRaises(problems.BmcUnavailable, power.run, 'vm-0',
+        error = self.assertRaises(endpoint.BmcUnavailable, power.run,
                                   self.bmc, 'pause')
-        self.assertIn('BMC of vm-0: HTTP status 409', str(error))
+        self.assertIn('BMC of vm-0: ', str(error))
+        self.assertEqual(409, error.status)
 
     def test_wrong_password(self):
         text = self.refusal(password='not the password')
@@ -114,4 +115,4 @@ class PowerTestCase(base.SandboxTestCase):
             redfish_port=self.useFixture(ports.Port()).number)
         self.assertIn('cannot be reached from here', text)
         self.assertIn('Connection refused', text)
-        self.assertIn('LoadBalancer', text)
+        self.assertIn('ClusterIP', text)

@@ -9,11 +9,12 @@ import jsonpatch
 from sushy_kubevirt.cluster.ironic import nodes
 from sushy_kubevirt.cluster import model
 from sushy_kubevirt.cluster import problems
+from sushy_kubevirt.remote import endpoint
 
 OWNER = 'lab/demo/ns-uid'
 
-BMC = nodes.Bmc('10.96.0.7', username='admin', password='s3cret-one',
-                revision='uid/1')
+BMC = endpoint.Bmc('10.96.0.7', username='admin', password='s3cret-one',
+                   revision='uid/1')
 
 
 def wanted(name='tk0', bmc=BMC, vm='vm-uid-0', kind=None, networks=('net1',),

@@ -7,9 +7,8 @@ from oslotest import base
 
 from sushy_kubevirt.cluster import apply
 from sushy_kubevirt.cluster import bmcs
-from sushy_kubevirt.cluster.ironic import nodes as ironic_nodes
 from sushy_kubevirt.cluster import plan
-from sushy_kubevirt.cluster import problems
+from sushy_kubevirt.remote import endpoint
 from tests.unit.cluster import live
 from tests.unit.cluster import memory
 from tests.unit.cluster import nodes
@@ -84,7 +83,7 @@ class BmcsTestCase(base.BaseTestCase):
         self.api.change(BMCS, 'tk0', lambda obj: obj['status'].update(
             authSecret='gone'))
         error = self.assertRaises(
-            problems.BmcUnavailable, bmcs.of_node, self.api, 'space', 'tk0')
+            endpoint.BmcUnavailable, bmcs.of_node, self.api, 'space', 'tk0')
         self.assertIn('Secret space/gone does not exist', str(error))
 
     def test_missing_protocols(self):
@@ -99,12 +98,12 @@ class BmcsTestCase(base.BaseTestCase):
             found = self.read()['tk0']
             self.assertEqual(623, bmcs.require('tk0', found, 'ipmi').ipmi_port)
             error = self.assertRaises(
-                problems.BmcUnavailable, bmcs.require, 'tk0', found, protocol)
+                endpoint.BmcUnavailable, bmcs.require, 'tk0', found, protocol)
             self.assertIn(text, str(error))
         self.api.change(BMCS, 'tk1', lambda obj: obj['status'][
             'endpoints'].pop('ipmi'))
         error = self.assertRaises(
-            problems.BmcUnavailable, bmcs.require, 'tk1', self.read()['tk1'],
+            endpoint.BmcUnavailable, bmcs.require, 'tk1', self.read()['tk1'],
             'ipmi')
         self.assertIn('does not serve IPMI. Remove "enabled" from "ipmi"',
                       str(error))
@@ -116,10 +115,10 @@ class BmcsTestCase(base.BaseTestCase):
 
     def test_unknown_node(self):
         error = self.assertRaises(
-            problems.BmcUnavailable, bmcs.of_node, self.api, 'space', 'tk9')
+            endpoint.BmcUnavailable, bmcs.of_node, self.api, 'space', 'tk9')
         self.assertIn('there is no VirtualMachineBMC space/tk9', str(error))
 
     def test_addresses_in_urls(self):
-        self.assertEqual('a', ironic_nodes.host_and_port('a', 443, 443))
+        self.assertEqual('a', endpoint.host_and_port('a', 443, 443))
         self.assertEqual('[fd00::7]:444',
-                         ironic_nodes.host_and_port('fd00::7', 444, 443))
+                         endpoint.host_and_port('fd00::7', 444, 443))
