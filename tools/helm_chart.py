@@ -37,7 +37,7 @@ CONDITIONS = {
     'claim-templates': '.Values.claimTemplates',
     'namespaced': '.Values.namespaces',
     'openshift': 'include "sushy-kubevirt.openshift" .',
-    'prometheus': '.Values.prometheus',
+    'prometheus': 'or .Values.prometheus (.Values.serviceMonitor).create',
 }
 
 #: The namespaces of the component "namespaced", the first of which becomes a
@@ -58,7 +58,8 @@ _STAY = {'runAsUser': _HAS_USER, 'runAsGroup': _HAS_USER}
 #: Values instead of those of the manifests: kind, path, template. ``%s`` is
 #: the manifests' value.
 _VALUES = (
-    ('Deployment', '/spec/replicas', '{{ .Values.replicas }}'),
+    ('Deployment', '/spec/replicas',
+     '{{ .Values.replicaCount | default .Values.replicas }}'),
     ('Deployment', '/spec/template/spec/containers/0/image',
      '{{ include "sushy-kubevirt.image" '
      '(list .Values.images.operator .Chart) | quote }}'),
@@ -79,6 +80,10 @@ _VALUES = (
 _ARGUMENTS = (
     ('if ne (toString .Values.podUser) "auto"',
      '{{ printf "--pod-user=%s" (include "sushy-kubevirt.user" .) | quote }}'),
+    ('with include "sushy-kubevirt.pullPolicy" .',
+     '{{ printf "--image-pull-policy=%s" . | quote }}'),
+    ('with include "sushy-kubevirt.bmcCpu" .',
+     '{{ printf "--bmc-cpu=%s" . | quote }}'),
     ('range .Values.imagePullSecrets',
      '{{ printf "--image-pull-secret=%s" .name | quote }}'),
     ('if ne .Values.defaultPlacement "PerVM"',
@@ -93,7 +98,10 @@ _ARGUMENTS = (
 )
 
 #: Fields of the pod that the manifests do not have, by the value's name.
-_POD_FIELDS = ('nodeSelector', 'tolerations', 'imagePullSecrets')
+_POD_FIELDS = ('nodeSelector', 'affinity', 'tolerations', 'imagePullSecrets')
+
+#: Fields of its metadata to which a value adds keys.
+_POD_METADATA = {'labels': 'podLabels', 'annotations': 'podAnnotations'}
 
 
 class Unknown(Exception):
@@ -253,10 +261,19 @@ class _Generator:
         for one in self._objects:
             if one.body['kind'] != 'Deployment':
                 continue
-            pod = one.body['spec']['template']['spec']
+            template = one.body['spec']['template']
+            for field, name in _POD_METADATA.items():
+                self._within(template['metadata'][field],
+                             f'range $key, $value := .Values.{name}',
+                             {self._token('{{ quote $key }}'):
+                              self._token('{{ quote $value }}')})
+            pod = template['spec']
+            container = pod['containers'][0]
             for control, value in _ARGUMENTS:
-                self._append(pod['containers'][0]['args'], control,
-                             self._token(value))
+                self._append(container['args'], control, self._token(value))
+            self._within(
+                container, 'with include "sushy-kubevirt.pullPolicy" .',
+                {'imagePullPolicy': self._token('{{ . }}')})
             for name in _POD_FIELDS:
                 self._within(pod, f'with .Values.{name}', {
                     name: self._token('{{ toJson . }}')})

@@ -80,6 +80,11 @@ RESOURCES = {'requests': {'cpu': '1', 'memory': '1Gi'},
 TOLERATIONS = [{'key': 'node-role.kubernetes.io/control-plane',
                 'operator': 'Exists', 'effect': 'NoSchedule'}]
 
+AFFINITY = {'nodeAffinity': {
+    'requiredDuringSchedulingIgnoredDuringExecution': {'nodeSelectorTerms': [
+        {'matchExpressions': [{'key': 'lab.test/infra',
+                               'operator': 'Exists'}]}]}}}
+
 #: What `helm install` finds on OpenShift.
 ON_OPENSHIFT = '--api-versions', 'security.openshift.io/v1'
 
@@ -147,6 +152,11 @@ CASES = {
                option('--image-pull-secret=lab'),
                {'op': 'add', 'path': '/spec/template/spec/imagePullSecrets',
                 'value': [{'name': 'registry'}, {'name': 'lab'}]})),
+    'pull policy': Case(
+        {'imagePullPolicy': 'Always'}, patch=(
+            option('--image-pull-policy=Always'),
+            {'op': 'add', 'value': 'Always', 'path':
+             '/spec/template/spec/containers/0/imagePullPolicy'})),
     'digests': Case(
         {'images': {'operator': {'digest': DIGEST},
                     'emulator': {'digest': DIGEST}}},
@@ -154,14 +164,33 @@ CASES = {
                 for name in ('operator', 'emulator')}),
     'deployment': Case(
         {'replicas': 1, 'resources': RESOURCES, 'tolerations': TOLERATIONS,
-         'nodeSelector': {'kubernetes.io/os': 'linux', 'zone': '1'}},
-        patch=({'op': 'replace', 'path': '/spec/replicas', 'value': 1},
+         'nodeSelector': {'kubernetes.io/os': 'linux', 'zone': '1'},
+         'affinity': AFFINITY, 'podLabels': {'team': 'infra'},
+         'podAnnotations': {'lab.test/port': '8080'}},
+        patch=({'op': 'add', 'path': '/spec/template/spec/affinity',
+                'value': AFFINITY},
+               {'op': 'add', 'path': '/spec/template/metadata/labels/team',
+                'value': 'infra'},
+               {'op': 'add', 'path': '/spec/template/metadata/annotations/'
+                'lab.test~1port', 'value': '8080'},
+               {'op': 'replace', 'path': '/spec/replicas', 'value': 1},
                {'op': 'add', 'path': '/spec/template/spec/tolerations',
                 'value': TOLERATIONS},
                {'op': 'add', 'path': '/spec/template/spec/nodeSelector',
                 'value': {'kubernetes.io/os': 'linux', 'zone': '1'}},
                {'op': 'replace', 'value': RESOURCES,
                 'path': '/spec/template/spec/containers/0/resources'})),
+    'values of KubeVirtBMC': Case(
+        {'replicaCount': 1, 'serviceMonitor': {'create': True},
+         'image': {'pullPolicy': 'Always', 'tag': 'v0.7.0'},
+         'manager': {'args': ['--leader-elect', '--agent-cpu-request=25m']},
+         'autoscaling': {'enabled': True}, 'volumes': [{'name': 'a'}],
+         'nameOverride': 'bmc', 'service': {'metricsPort': 8443}},
+        ('prometheus',), (
+            {'op': 'replace', 'path': '/spec/replicas', 'value': 1},
+            option('--image-pull-policy=Always'), option('--bmc-cpu=25m'),
+            {'op': 'add', 'value': 'Always', 'path':
+             '/spec/template/spec/containers/0/imagePullPolicy'})),
     'all': Case(
         {'autoCreate': AUTO, 'bareMetalHosts': METAL3,
          'claimTemplates': 'bare-metal', 'namespaces': ['default', 'lab'],
@@ -198,6 +227,11 @@ REFUSED = (
     ({'certManager': {'issuerRef': {'kind': 'Issuer'}}},
      '/certManager/issuerRef'),
     ({'crd': {'keep': 'yes'}}, '/crd/keep'),
+    ({'replicaCount': 1, 'replicas': 3}, '/replicas'),
+    ({'podLabels': {'app.kubernetes.io/name': 'a'}},
+     'app.kubernetes.io/name'),
+    ({'podAnnotations': {'sidecar.istio.io/inject': 'true'}},
+     'sidecar.istio.io/inject'),
 )
 
 

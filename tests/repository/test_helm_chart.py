@@ -17,6 +17,8 @@ import yaml
 
 from sushy_kubevirt.operator import command_line
 from tests.clients import environment
+from tests.fixtures import checkout
+from tests.fixtures import documents
 from tools import helm_chart
 
 
@@ -130,7 +132,20 @@ class ValuesTestCase(base.BaseTestCase):
         self.assertEqual(
             {name for name in _paths(self.values)
              if not name.startswith(objects)},
-            {name for name, _ in self.fields(self.schema)} - free)
+            {name for name, field in self.fields(self.schema)
+             if not field.get('deprecated')} - free)
+
+    def test_values_of_kubevirtbmc_are_documented(self):
+        page = documents.KUBEVIRTBMC.read_text()
+        values = yaml.safe_load((
+            checkout.ROOT / 'tests/clients/kubevirtbmc/values.yaml'
+        ).read_text())
+        for name in values:
+            self.assertIn(name, self.schema['properties'])
+            self.assertIn(f'\n``{name}', page)
+        self.assertEqual(set(), {
+            name for name, field in self.fields(self.schema)
+            if field.get('deprecated')} - set(values))
 
     def test_selectors_are_those_that_the_operator_accepts(self):
         schema = self.schema['properties']['autoCreate']

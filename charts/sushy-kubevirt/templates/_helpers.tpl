@@ -19,3 +19,15 @@
 {{- else if include "sushy-kubevirt.openshift" . }}none
 {{- end -}}
 {{- end }}
+
+{{/* The imagePullPolicy of all pods; nothing for Kubernetes' default. */}}
+{{- define "sushy-kubevirt.pullPolicy" -}}
+{{- with .Values.imagePullPolicy | default (.Values.image).pullPolicy }}{{ . }}{{ end -}}
+{{- end }}
+
+{{/* The CPU request of BMCs, by an option of KubeVirtBMC's controller. */}}
+{{- define "sushy-kubevirt.bmcCpu" -}}
+{{- range (.Values.manager).args }}
+{{- if hasPrefix "--agent-cpu-request=" . }}{{ trimPrefix "--agent-cpu-request=" . }}{{ end }}
+{{- end -}}
+{{- end }}

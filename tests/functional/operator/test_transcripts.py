@@ -2,21 +2,21 @@
 """Clients of KubeVirtBMC work with this project, unchanged.
 
 The manifests have the fields of KubeVirtBMC's, and the commands are the kinds
-that its README (v0.7.0) and its guides (April 2026) have, run by a shell. As
-there is no DNS, curl gets the addresses of the cluster's names.
+that its README (v0.7.0) has, run by a shell; `test_kubevirtbmc_guides` has
+those of its guides.
 """
 
 import json
 import re
-import subprocess
 
 import yaml
 
 from kubevirt_sandbox.testing import given_cluster
-from kubevirt_sandbox.testing import process
 from kubevirt_sandbox.testing import webserver
 from tests.fixtures import image_server
+from tests.fixtures import kubevirtbmc
 from tests.fixtures import operator
+from tests.fixtures import transcript_case
 
 # A VM, a Secret and a VirtualMachineBMC, with the fields that KubeVirtBMC's
 # users set.
@@ -59,44 +59,11 @@ spec:
 JSON = '-H "Content-Type: application/json"'
 
 
-class TranscriptTestCase(operator.OperatorTestCase):
+class TranscriptTestCase(transcript_case.TranscriptCase):
 
     def setUp(self):
         super().setUp()
         self.default = self.admin.within('default')
-
-    def shell(self, command, stdin=None):
-        """Return the output of a command run in a shell in the cluster."""
-        done = subprocess.run(
-            ['sh', '-c', command], input=stdin, capture_output=True,
-            text=True, timeout=90, env=process.environment(
-                self.operator.home, {'KUBECONFIG': self.sandbox.kubeconfig,
-                                     'CURL_HOME': self.operator.home}))
-        self.assertEqual(0, done.returncode, (command, done.stderr))
-        return done.stdout
-
-    def curl(self, command):
-        """Return status line, headers and body that ``curl -i`` prints."""
-        text = self.shell(command)
-        head, _, body = text.replace('\r', '').partition('\n\n')
-        found = re.match(r'HTTP/1\.1 (\d+) ([A-Za-z ]+)\n', head + '\n')
-        self.assertIsNotNone(found, text)
-        return '%s %s' % found.groups(), head, body
-
-    def find(self, name):
-        """Have curl resolve the name of a Service; return its address."""
-        spec = self.default.get('service', name)['spec']
-        self.assertEqual('ClusterIP', spec['type'])
-        address = spec['clusterIP']
-        lines = ['noproxy = "*"', 'silent', 'show-error']
-        for port in spec['ports']:
-            if port['protocol'] == 'TCP':
-                lines.append('resolve = "%s.default.svc:%d:%s"' % (
-                    name, port['port'], address))
-        (self.operator.home / '.curlrc').write_text('\n'.join(lines))
-        self.addCleanup((self.operator.home / '.curlrc').unlink,
-                        missing_ok=True)
-        return address
 
     @staticmethod
     def ports(service):
@@ -271,35 +238,6 @@ class TranscriptTestCase(operator.OperatorTestCase):
                     self.default.get('service', name)))
             self.assertEqual('Off', bmc.power())
 
-    def test_guide(self):
-        """The commands of the guides, which differ from the README's."""
-        self.default.apply(VM.replace('rack7', 'rack8'))
-        self.shell('kubectl create secret generic rack8-secret '
-                   '--from-literal=username=admin '
-                   '--from-literal=password=admin123 -n default')
-        self.addCleanup(self.default, 'delete', 'vm/rack8',
-                        'secret/rack8-secret')
-        self.default.apply(BMC.replace('rack7-login', 'rack8-secret').replace(
-            'rack7', 'rack8'))
-        self.default.wait('vmbmc/rack8-bmc', 'condition=Ready')
-        address = self.find('rack8-virtbmc')
-        url = 'http://rack8-virtbmc.default.svc'
-        system = json.loads(self.shell(
-            f'curl -u admin:admin123 {url}/redfish/v1/Systems/1'))
-        self.assertEqual('Off', system['PowerState'])
-        token = self.shell(
-            'curl -s -i -X POST %s %s/redfish/v1/SessionService/Sessions '
-            '-d \'{"UserName":"admin","Password":"admin123"}\' | grep -i '
-            '"X-Auth-Token" | cut -d" " -f2 | tr -d "\\r"' % (JSON, url))
-        self.assertIn('"PowerState"', self.shell(
-            'curl -H "X-Auth-Token: %s" %s/redfish/v1/Systems/1'
-            % (token.strip(), url)))
-        ipmi = f'ipmitool -I lan -U admin -P admin123 -H {address} '
-        self.assertEqual('Chassis Power is off\n',
-                         self.shell(ipmi + 'power status'))
-        self.shell(ipmi + 'chassis bootdev pxe')
-        self.delete_bmcs('rack8-bmc')
-
     def test_name_of_service_is_taken(self):
         self.default.apply(VM.replace('rack7', 'rack9'), SECRET)
         self.addCleanup(self.default, 'delete', 'vm/rack9',
@@ -349,50 +287,42 @@ class MigrationTestCase(operator.OperatorTestCase):
 
     RUNS = False
 
-    def test_adopts_service_of_kubevirtbmc(self):
+    def test_adopts_objects_of_kubevirtbmc(self):
         """The operator takes over what KubeVirtBMC has left."""
-        kubectl = self.admin.within('default')
-        kubectl.apply(VM, SECRET, '---' + BMC)
-        uid = kubectl.get('vmbmc', 'rack7-bmc')['metadata']['uid']
-        label = {'kubevirt.io/virtualmachinebmc-name': 'rack7-bmc'}
-        metadata = {
-            'labels': {**label, 'kubevirt.io/vm-name': 'rack7'},
-            'ownerReferences': [{
-                'apiVersion': 'bmc.kubevirt.io/v1beta1',
-                'kind': 'VirtualMachineBMC', 'name': 'rack7-bmc',
-                'uid': uid, 'controller': True,
-                'blockOwnerDeletion': True}]}
-        # As if the VM had the name of the BMC.
-        account = 'serviceaccount/rack7-bmc-virtbmc'
-        kubectl('create', '-f', '-', stdin=json.dumps({
-            'apiVersion': 'v1', 'kind': 'ServiceAccount', 'metadata': {
-                **metadata, 'name': account.partition('/')[2]}}))
-        account_uid = kubectl.get(account)['metadata']['uid']
-        kubectl('create', '-f', '-', stdin=json.dumps({
-            'apiVersion': 'v1', 'kind': 'Service', 'metadata': {
-                **metadata, 'name': 'rack7-virtbmc'},
-            'spec': {'selector': label, 'ports': [
-                {'name': 'redfish', 'protocol': 'TCP', 'port': 80,
-                 'targetPort': 'redfish'},
-                {'name': 'ipmi', 'protocol': 'UDP', 'port': 623,
-                 'targetPort': 'ipmi'}]}}))
-        before = kubectl.get('service', 'rack7-virtbmc')
+        kubectl = self.kubectl
+        before = {}
+        # The objects of the second one have names that the BMC needs.
+        for name, vm in (('rack7-bmc', 'rack7'), ('rack8', 'rack8')):
+            kubectl.apply(
+                *(text.replace('default', self.namespace) for text in (
+                    VM.replace('rack7', vm), SECRET, '---' + BMC.replace(
+                        'name: rack7}', f'name: {vm}}}').replace(
+                            'rack7-bmc', name))))
+            bmc = kubectl.get('vmbmc', name)
+            kubectl('create', '-f', '-', stdin=json.dumps({
+                'apiVersion': 'v1', 'kind': 'List',
+                'items': kubevirtbmc.objects(bmc, vm)}))
+            before[vm] = kubectl.get('service', f'{vm}-virtbmc')
         running = self.useFixture(operator.Operator(self.account))
-        bmc = operator.Bmc(kubectl, 'rack7-bmc', 'admin', 'password').ready()
-        self.assertEqual(('True', 'EndpointAssigned'),
-                         bmc.condition('EndpointReady'))
-        after = kubectl.get('service', 'rack7-virtbmc')
-        for part, name in (('metadata', 'uid'), ('spec', 'clusterIP')):
-            self.assertEqual(before[part][name], after[part][name])
-        adopted = kubectl.get(account)['metadata']
-        self.assertEqual(
-            (account_uid, operator.NAME),
-            (adopted['uid'], adopted['labels'][
-                'app.kubernetes.io/managed-by']))
-        self.assertEqual({80: 'redfish-http', 443: 'redfish', 623: 'ipmi'}, {
-            port['port']: port['targetPort']
-            for port in after['spec']['ports']})
-        self.assertEqual('Off', operator.curl(
-            'http://%s/redfish/v1/Systems/1' % after['spec']['clusterIP'],
-            config='user = "admin:password"').json()['PowerState'])
+        for name, vm in (('rack7-bmc', 'rack7'), ('rack8', 'rack8')):
+            bmc = operator.Bmc(kubectl, name, 'admin', 'password').ready()
+            self.assertEqual(('True', 'EndpointAssigned'),
+                             bmc.condition('EndpointReady'))
+            after = kubectl.get('service', f'{vm}-virtbmc')
+            for part, field in (('metadata', 'uid'), ('spec', 'clusterIP')):
+                self.assertEqual(before[vm][part][field], after[part][field])
+            self.assertEqual(
+                {80: 'redfish-http', 443: 'redfish', 623: 'ipmi'},
+                {port['port']: port['targetPort']
+                 for port in after['spec']['ports']})
+            self.assertEqual('Off', operator.curl(
+                'http://%s/redfish/v1/Systems/1' % after['spec']['clusterIP'],
+                config='user = "admin:password"').json()['PowerState'])
+        for kind, name in (('serviceaccount', 'rack8-virtbmc'),
+                           ('deployment', 'rack8-virtbmc')):
+            self.assertEqual(operator.NAME, kubectl.get(kind, name)[
+                'metadata']['labels']['app.kubernetes.io/managed-by'])
+        # What has another name is left, for the administrator to delete.
+        self.assertEqual(['deployment.apps/rack7-virtbmc'],
+                         kubectl.names('deployments', '-l', kubevirtbmc.LEFT))
         self.assertEqual([], running.warnings())
