@@ -41,6 +41,7 @@ from sushy_kubevirt.redfish.resources import manager_accounts
 from sushy_kubevirt.redfish.resources import manager_interfaces
 from sushy_kubevirt.redfish.resources import metadata
 from sushy_kubevirt.redfish.resources import registries
+from sushy_kubevirt.redfish.resources import sensors
 from sushy_kubevirt.redfish.resources import service_root
 from sushy_kubevirt.redfish.resources import session_service
 from sushy_kubevirt.redfish.resources import storage
@@ -70,6 +71,7 @@ MODULES = (
     manager_accounts,
     metadata,
     registries,
+    sensors,
     service_root,
     update_service,
     session_service,

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Chassis v1.25: one virtual chassis per system, with the system's Id.
 
-It has no sensors and no power supplies. Manufacturer, Model, SerialNumber, SKU
+It has no power supplies. Manufacturer, Model, SerialNumber, SKU
 and AssetTag come from ``domain.chassis``, which the VM's owner sets for the
 guest's SMBIOS. Without its own serial number it has that of the system.
 """
@@ -29,7 +29,7 @@ _SHAPE: payload.Shape = {
     **payload.read_only(
         'Id', 'Name', 'UUID', 'ChassisType', 'Description', 'Status', 'Links',
         'Manufacturer', 'Model', 'SerialNumber', 'SKU', 'AssetTag',
-        'PowerState', 'Drives'),
+        'PowerState', 'Drives', 'Sensors'),
 }
 
 
@@ -59,6 +59,7 @@ def resource(machine: machine.Machine) -> responses.Json:
         'LocationIndicatorActive': indicator != 'Off',
         'Status': resource_paths.STATUS_OK,
         'Drives': responses.link(resource_paths.chassis(machine, 'Drives')),
+        'Sensors': responses.link(resource_paths.chassis(machine, 'Sensors')),
         'Links': {
             'ComputerSystems': [
                 responses.link(resource_paths.system(machine))],
@@ -87,7 +88,7 @@ def patch(machine: machine.Machine) -> None:
 
 
 def thermal(machine: machine.Machine) -> typing.NoReturn:
-    """GET …/Thermal: 404, because a VM has no sensors"""
+    """GET …/Thermal: 404, because a VM has nothing to measure"""
     raise error_responses.uri_not_found()
 
 

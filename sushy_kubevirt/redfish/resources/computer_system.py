@@ -135,7 +135,7 @@ def _add_state(body: responses.Json, machine: machine.Machine,
                state: power_state.PowerState, inventory: inventory.Inventory
                ) -> None:
     """Add Status, settable properties and times to a system's body."""
-    body['Status'] = _status(machine, state)
+    body['Status'] = status(machine, state)
     indicator = machine.indicator()
     body['IndicatorLED'] = indicator
     body['LocationIndicatorActive'] = indicator != 'Off'
@@ -206,25 +206,36 @@ def _add_consoles(body: responses.Json, machine: machine.Machine,
             serial['WebSocket'] = {'ServiceEnabled': True, **websocket}
 
 
-def _status(machine: machine.Machine, state: power_state.PowerState
-            ) -> responses.Json:
+def status(machine: machine.Machine, state: power_state.PowerState
+           ) -> responses.Json:
+    """Build the property Status of a system.
+
+    :returns: Resource.Status; its Conditions say why the VM does not work
+    """
     problem = machine.problem()
     if problem is not None:
-        return _unhealthy(machine, 'UnavailableOffline', 'Critical', problem,
-                          'The VM was started and cannot run')
+        return unhealthy(machine, 'UnavailableOffline', 'Critical', problem,
+                         'The VM was started and cannot run')
     impairment = machine.impairment()
     if impairment is not None:
-        return _unhealthy(machine, _STATES[state], 'Critical', impairment,
-                          'The guest does not work')
+        return unhealthy(machine, _STATES[state], 'Critical', impairment,
+                         'The guest does not work')
     error = machine.reconcile_error()
     if error is not None:
-        return _unhealthy(machine, _STATES[state], 'Warning', error,
-                          'KubeVirt cannot do what the VM requests')
+        return unhealthy(machine, _STATES[state], 'Warning', error,
+                         'KubeVirt cannot do what the VM requests')
     return {'State': _STATES[state], 'Health': 'OK', 'HealthRollup': 'OK'}
 
 
-def _unhealthy(machine: machine.Machine, state: str, health: str,
-               problem: power_state.Problem, text: str) -> responses.Json:
+def unhealthy(machine: machine.Machine, state: str, health: str,
+              problem: power_state.Problem, text: str) -> responses.Json:
+    """Build the property Status of what does not work.
+
+    :param state: Resource.State
+    :param health: Resource.Health, also the severity of the condition
+    :param text: what does not work, before the reason
+    :returns: Resource.Status
+    """
     return {
         'State': state,
         'Health': health,

@@ -15,6 +15,7 @@ ARGUMENTS = {
     'drive_id': 'root', 'vol_id': 'root',
     'filename': 'x', 'session_id': '1', 'reference': 'Boot0001',
     'memory_id': 'RAM', 'firmware': 'BMC', 'controller_id': '1', 'entry': '1',
+    'sensor_id': 'Power',
 }
 
 
