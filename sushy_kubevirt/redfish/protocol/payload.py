@@ -4,8 +4,8 @@
 A whole body is validated before anything is changed, so a refused request has
 changed nothing. A route declares what it accepts as a *shape*: a dict of
 property name to type (`bool`, `str`, `list` ...), to a tuple of allowed
-strings (and None), to `Range`, `Text`, `ListOf`, `ReadOnly`, or to another
-shape (`Shape`).
+strings (and None), to `Range`, `Text`, `ListOf`, `Extension`, `ReadOnly`, or to
+another shape (`Shape`).
 """
 
 from __future__ import annotations
@@ -97,10 +97,23 @@ class ListOf:
     most: int = 1000
 
 
+@dataclasses.dataclass(frozen=True)
+class Extension:
+    """An object with an object for each vendor, such as ``Oem``.
+
+    This service has no such members. Those that request nothing (null, false,
+    empty) are ignored, the others refused.
+
+    :param why: sentence for the error message
+    """
+
+    why: str
+
+
 #: What a shape has for a property.
 Kind: typing.TypeAlias = (
     'type[typing.Any] | types.UnionType | tuple[str | None, ...] | ReadOnly '
-    '| Range | Text | ListOf | Shape')
+    '| Range | Text | ListOf | Extension | Shape')
 
 #: Of a resource, or an object in it.
 Shape: typing.TypeAlias = abc.Mapping[str, Kind]
@@ -286,7 +299,7 @@ def _writable_names(shape: Shape, prefix: str = '') -> abc.Iterator[str]:
     for name, kind in shape.items():
         if isinstance(kind, abc.Mapping):
             yield from _writable_names(kind, prefix + name + '/')
-        elif not isinstance(kind, ReadOnly):
+        elif not isinstance(kind, (ReadOnly, Extension)):
             yield prefix + name
 
 
@@ -309,10 +322,28 @@ def _checked(name: str, value: typing.Any, kind: Kind | None, action: str,
                                 f'{pointer}/{inner}', problems)
                 for inner, item in value.items()
                 if inner in kind or not is_annotation(inner)}
+    elif isinstance(kind, Extension):
+        problems += [
+            _problem('Unknown', kind.why, [], f'{name}/{member}', action,
+                     f'{pointer}/{member}')
+            for member in _requested(value or {})]
     elif isinstance(kind, ListOf):
         return [_checked(name, item, kind.kind, action, f'{pointer}/{number}',
                          problems) for number, item in enumerate(value)]
     return value
+
+
+def _requested(vendors: responses.Json) -> abc.Iterator[str]:
+    """Yield the members of an extension that request something."""
+    for vendor, members in vendors.items():
+        if is_annotation(vendor) or not members:
+            continue
+        if not isinstance(members, dict):
+            yield vendor
+            continue
+        for name, value in members.items():
+            if value and not is_annotation(name):
+                yield f'{vendor}/{name}'
 
 
 def _fault(value: typing.Any, kind: Kind | None) -> tuple[str, str] | None:
@@ -325,10 +356,12 @@ def _fault(value: typing.Any, kind: Kind | None) -> tuple[str, str] | None:
         return 'Unknown', ''
     if isinstance(kind, ReadOnly):
         return 'NotWritable', kind.why
-    if isinstance(kind, tuple) and value is None and None in kind:
+    if value is None and (isinstance(kind, tuple) and None in kind
+                          or isinstance(kind, Extension)):
         return None
     expected: typing.Any = {
         Range: int, Text: str, tuple: str, ListOf: list, dict: dict,
+        Extension: dict,
     }.get(type(kind), kind)
     if not isinstance(value, expected) or (
             isinstance(kind, Range) and isinstance(value, bool)):

@@ -54,10 +54,21 @@ _PARAMETERS: payload.Shape = {
     'TransferMethod': ('Stream', 'Upload', None),
 }
 
+# Members beyond the standard's that clients send, which must agree with what
+# the request does: gofish's and iLO's scripts'.
+_OEM = payload.Extension(
+    'Vendors\' extensions are not supported. To boot from the medium, set '
+    'Boot/BootSourceOverrideTarget of the system.')
+_TARGETS = ('/Oem/Hp', '/OEM/Hp', '/Oem/Hpe', '/OEM/Hpe')
+_ACTIONS = {
+    _INSERT: (_INSERT, '#' + _INSERT, 'InsertMedia', 'InsertVirtualMedia'),
+    _EJECT: (_EJECT, '#' + _EJECT, 'EjectMedia', 'EjectVirtualMedia')}
+
 _SHAPE: payload.Shape = {
     **_PARAMETERS,
     'Image': str | None,
     'VerifyCertificate': bool,
+    'Oem': _OEM,
     **payload.read_only(
         'Id', 'Name', 'Description', 'MediaTypes', 'ImageName',
         'ConnectedVia', 'Status', 'Certificates', 'Actions', 'EjectPolicy'),
@@ -178,13 +189,25 @@ def insert_info(machine: machine.Machine, device: str) -> responses.Json:
 
 # Actions
 
+def _extras(device: media.Device, action: str) -> payload.Shape:
+    """Return parameters that are accepted and have no effect.
+
+    sushy-tools 2.2 ignores all others.
+    """
+    types = (*_TYPES[device.kind][1], None)
+    return {'MediaType': types, 'MediaTypes': payload.ListOf(types),
+            'Action': _ACTIONS[action], 'Target': _TARGETS, 'Oem': _OEM}
+
+
 _Answer: typing.TypeAlias = 'flask.Response | responses.Json | None'
 
 
 def insert(machine: machine.Machine, device: str) -> _Answer:
     """POST …/VirtualMedia/<device>/Actions/VirtualMedia.InsertMedia"""
     media_device = find(machine, device)
-    values = payload.parameters(_INSERT, _PARAMETERS, required=['Image'])
+    values = payload.parameters(
+        _INSERT, {**_PARAMETERS, **_extras(media_device, _INSERT)},
+        required=['Image'])
     if values.get('Inserted') is False:
         raise error_responses.base_error(
             400, 'ActionParameterValueError', 'Inserted', _INSERT,
@@ -200,7 +223,7 @@ def insert(machine: machine.Machine, device: str) -> _Answer:
 def eject(machine: machine.Machine, device: str) -> _Answer:
     """POST …/VirtualMedia/<device>/Actions/VirtualMedia.EjectMedia"""
     media_device = find(machine, device)
-    payload.parameters(_EJECT, {})
+    payload.parameters(_EJECT, _extras(media_device, _EJECT))
     return _eject(machine, media_device)
 
 

@@ -339,6 +339,42 @@ class TestInsert(MediaTestCase):
             'TransferProtocolType': None, 'TransferMethod': None}, 204)
         self.assertEqual([media.Source(URL)], self.inserted())
 
+    def test_extra_members_that_agree(self):
+        for more in ({'MediaType': 'DVD', 'MediaTypes': ['CD', 'DVD']},
+                     {'MediaType': None, 'MediaTypes': [], 'Oem': None},
+                     {'Action': 'InsertVirtualMedia', 'Target': '/Oem/Hp'},
+                     {'Action': '#VirtualMedia.InsertMedia', 'Oem': {}},
+                     {'Oem': {'Hpe': {'BootOnNextServerReset': False,
+                                      '@odata.type': '#HpeiLO.x'},
+                              'Dell': None, '@odata.type': '#x'}}):
+            self.machine.calls.clear()
+            self.send('POST', INSERT, {'Image': URL, **more}, 204)
+            self.assertEqual([media.Source(URL)], self.inserted(), more)
+
+    def test_extra_members_that_could_change_the_result(self):
+        unknown, value = 'ActionParameterUnknown', (
+            'ActionParameterValueNotInList')
+        for more, key, name in (
+                ({'MediaType': 'USBStick'}, value, 'MediaType'),
+                ({'MediaTypes': ['CD', 'Floppy']}, value, 'MediaTypes'),
+                ({'Action': 'EjectVirtualMedia'}, value, 'Action'),
+                ({'Action': None}, 'ActionParameterValueTypeError', 'Action'),
+                ({'Target': '/Oem/Other'}, value, 'Target'),
+                ({'Oem': 'Hpe'}, 'ActionParameterValueTypeError', 'Oem'),
+                ({'Oem': {'Hpe': 'x'}}, unknown, 'Oem/Hpe'),
+                ({'Oem': {'Hpe': {'BootOnNextServerReset': True}}}, unknown,
+                 'Oem/Hpe/BootOnNextServerReset'),
+                ({'BootOnNextServerReset': True}, unknown,
+                 'BootOnNextServerReset')):
+            answer = self.send('POST', INSERT, {'Image': URL, **more}, 400)
+            [(found, arguments)] = self.entries(answer)
+            self.assertEqual(key, found)
+            self.assertIn(name, arguments)
+        self.assertEqual([], self.machine.calls)
+        answer = self.send('POST', INSERT, {'Image': URL, 'Oem': {
+            'Hpe': {'BootOnNextServerReset': True}}}, 400)
+        self.assertIn('BootSourceOverrideTarget', str(answer))
+
     def test_rejects_invalid_bodies(self):
         for body, key in (
                 ({}, 'ActionParameterMissing'),
@@ -446,8 +482,14 @@ class TestInsert(MediaTestCase):
         self.send('POST', EJECT, {}, 204)
         answer = self.client.post(self.path + EJECT)
         self.assertEqual(204, answer.status_code)
-        self.assertEqual([('eject_media', 'Cd')] * 2, self.machine.calls)
-        self.send('POST', EJECT, {'Force': True}, 400)
+        self.send('POST', EJECT, {
+            'Action': 'EjectVirtualMedia', 'Target': '/Oem/Hp',
+            'MediaType': 'CD', 'Oem': {'Hpe': {}}}, 204)
+        self.assertEqual([('eject_media', 'Cd')] * 3, self.machine.calls)
+        for more in ({'Force': True}, {'Action': 'InsertVirtualMedia'},
+                     {'MediaType': 'USBStick'}, {'Oem': {'Hpe': {'a': 1}}}):
+            self.send('POST', EJECT, more, 400)
+        self.assertEqual([('eject_media', 'Cd')] * 3, self.machine.calls)
 
 
 class TestPatch(MediaTestCase):
@@ -466,6 +508,19 @@ class TestPatch(MediaTestCase):
             self.send('PATCH', '', body, 204)
             self.assertEqual([('eject_media', 'Cd')], self.machine.calls)
 
+    def test_oem(self):
+        def oem(boots):
+            return {'Image': URL, 'Oem': {'Hpe': {
+                'BootOnNextServerReset': boots}}}
+
+        self.send('PATCH', '', oem(False), 204)
+        self.assertEqual([media.Source(URL)], self.inserted())
+        self.machine.calls.clear()
+        answer = self.send('PATCH', '', oem(True), 400)
+        self.assertEqual([('PropertyUnknown', [
+            'Oem/Hpe/BootOnNextServerReset'])], self.entries(answer))
+        self.assertEqual([], self.machine.calls)
+
     def test_patch_verify_certificate(self):
         self.send('PATCH', '', {'VerifyCertificate': False}, 204)
         self.assertFalse(self.get()['VerifyCertificate'])
@@ -479,6 +534,42 @@ class TestPatch(MediaTestCase):
         self.send('PATCH', '', {'Inserted': True, 'WriteProtected': True},
                   204)
         self.assertEqual([], self.machine.calls)
+
+    def test_extra_members_that_agree(self):
+        for more in ({'MediaType': 'DVD', 'MediaTypes': ['CD', 'DVD']},
+                     {'MediaType': None, 'MediaTypes': [], 'Oem': None},
+                     {'Action': 'InsertVirtualMedia', 'Target': '/Oem/Hp'},
+                     {'Action': '#VirtualMedia.InsertMedia', 'Oem': {}},
+                     {'Oem': {'Hpe': {'BootOnNextServerReset': False,
+                                      '@odata.type': '#HpeiLO.x'},
+                              'Dell': None, '@odata.type': '#x'}}):
+            self.machine.calls.clear()
+            self.send('POST', INSERT, {'Image': URL, **more}, 204)
+            self.assertEqual([media.Source(URL)], self.inserted(), more)
+
+    def test_extra_members_that_could_change_the_result(self):
+        unknown, value = 'ActionParameterUnknown', (
+            'ActionParameterValueNotInList')
+        for more, key, name in (
+                ({'MediaType': 'USBStick'}, value, 'MediaType'),
+                ({'MediaTypes': ['CD', 'Floppy']}, value, 'MediaTypes'),
+                ({'Action': 'EjectVirtualMedia'}, value, 'Action'),
+                ({'Action': None}, 'ActionParameterValueTypeError', 'Action'),
+                ({'Target': '/Oem/Other'}, value, 'Target'),
+                ({'Oem': 'Hpe'}, 'ActionParameterValueTypeError', 'Oem'),
+                ({'Oem': {'Hpe': 'x'}}, unknown, 'Oem/Hpe'),
+                ({'Oem': {'Hpe': {'BootOnNextServerReset': True}}}, unknown,
+                 'Oem/Hpe/BootOnNextServerReset'),
+                ({'BootOnNextServerReset': True}, unknown,
+                 'BootOnNextServerReset')):
+            answer = self.send('POST', INSERT, {'Image': URL, **more}, 400)
+            [(found, arguments)] = self.entries(answer)
+            self.assertEqual(key, found)
+            self.assertIn(name, arguments)
+        self.assertEqual([], self.machine.calls)
+        answer = self.send('POST', INSERT, {'Image': URL, 'Oem': {
+            'Hpe': {'BootOnNextServerReset': True}}}, 400)
+        self.assertIn('BootSourceOverrideTarget', str(answer))
 
     def test_rejects_invalid_bodies(self):
         for body, key in (

@@ -6,7 +6,7 @@
 //
 //	gofish reset TYPE...   one reset after the other
 //	gofish boot TARGET     boot once from a target
-//	gofish media URL       insert, eject, insert and eject a medium
+//	gofish media URL       insert and eject a medium, three times
 //	gofish inventory       print what the BMC has, as JSON
 //
 // Environment: BMC_URL, BMC_USER, BMC_PASSWORD, and SSL_CERT_FILE with the CA.
@@ -60,6 +60,14 @@ func main() {
 			check(drive.InsertMedia(arguments[0], true, true))
 			check(drive.EjectMedia())
 		}
+		check(drive.InsertMediaConfig(redfish.VirtualMediaConfig{
+			Image:          arguments[0],
+			Inserted:       true,
+			MediaType:      redfish.CDMediaType,
+			TransferMethod: redfish.StreamTransferMethod,
+			WriteProtected: true,
+		}))
+		check(drive.EjectMedia())
 	case "inventory":
 		inventory(client.Service, system)
 	default:
