@@ -64,7 +64,7 @@ class Gates:
     def __init__(self, client: clients.Client, seconds: float) -> None:
         self._client = client
         self._seconds = seconds
-        self._warned = False
+        self._denied = False
         self._lock = threading.Lock()
         self._refreshing = False
         self._read_at: float | None = None
@@ -105,6 +105,9 @@ class Gates:
         """
         if _is_over(self._read_at, self._seconds):
             self._refresh()
+        return self._is_enabled(name)
+
+    def _is_enabled(self, name: str) -> bool:
         alpha, beta = GATES[name]
         current = number(self._version)
         if name in self._named:
@@ -124,6 +127,33 @@ class Gates:
         """
         return (self.enabled('DeclarativeHotplugVolumes')
                 and not self.enabled('HotplugVolumes'))
+
+    def why_no_cdrom_hotplug(self) -> str:
+        """Return why CD-ROM media of running guests cannot be changed.
+
+        Makes no API call, as `version`.
+
+        :returns: a clause with what to do; '' if they can, or while nothing
+            was read
+        """
+        gate, older = 'DeclarativeHotplugVolumes', 'HotplugVolumes'
+        if self._read_at is None:
+            return ''
+        if self._denied:
+            return ('KubeVirt\'s feature gates cannot be read and count as '
+                    'off; grant the BMC\'s account to list '
+                    'kubevirts.kubevirt.io')
+        if self._is_enabled(older):
+            return (f'KubeVirt\'s feature gate {older}, which excludes {gate},'
+                    f' is on; replace it by {gate} in the KubeVirt object')
+        if self._is_enabled(gate):
+            return ''
+        current = number(self._version)
+        if current is not None and current < GATES[gate][0]:
+            return (f'KubeVirt {self._version} does not have the feature gate '
+                    f'{gate}; {".".join(map(str, GATES[gate][0]))} has it')
+        return (f'KubeVirt\'s feature gate {gate} is off; switch it on in '
+                'the KubeVirt object')
 
     def pod_interface(self) -> str:
         """Return the binding of the interface that a VM without any gets.
@@ -149,11 +179,12 @@ class Gates:
             kubevirt: objects.Json = next(
                 (item for items, _ in self._client.pages(
                     api_resources.KUBEVIRT) for item in items), {})
+            self._denied = False
         except (errors.AccessDenied, errors.ObjectNotFound) as e:
-            if not self._warned:
+            if not self._denied:
                 LOG.warning('KubeVirt\'s feature gates cannot be read and '
                             'count as disabled: %s', e)
-                self._warned = True
+            self._denied = True
             kubevirt = {}
         config = kubevirt.get('spec', {}).get('configuration') or {}
         self._pod_interface = (config.get('network') or {}).get(

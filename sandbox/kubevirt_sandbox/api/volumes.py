@@ -12,6 +12,8 @@ Follows ``pkg/apis/core/validation``, ``pkg/controller/volume`` and the
 admission plugins ``DefaultStorageClass`` and
 ``StorageObjectInUseProtection`` of Kubernetes 1.36.
 """
+import fractions
+
 from kubevirt_sandbox.api import core_schemas
 from kubevirt_sandbox.api import errors
 from kubevirt_sandbox.api import kinds
@@ -81,6 +83,20 @@ def modes_of(found):
     """
     chosen = (found.get('parameters') or {}).get('accessModes')
     return tuple(chosen.split(',')) if chosen else _MODES
+
+
+def overhead_of(found):
+    """Return what the file system of a class's volumes takes.
+
+    :returns: its parameter ``filesystemOverhead``, a share of the space that
+        is left, a Fraction; 0 without it. Classes of real provisioners have no
+        such parameter.
+    """
+    text = (found.get('parameters') or {}).get('filesystemOverhead')
+    try:
+        return fractions.Fraction(text or 0)
+    except (ValueError, ZeroDivisionError):
+        return fractions.Fraction(0)
 
 
 def size(claim):

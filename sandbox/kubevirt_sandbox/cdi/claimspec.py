@@ -11,6 +11,7 @@ from kubevirt_sandbox.api import quantity
 from kubevirt_sandbox.api import volumes
 from kubevirt_sandbox.cdi import claim_annotations
 from kubevirt_sandbox.cdi import images
+from kubevirt_sandbox.cdi import storage_settings
 
 _MIB = 1 << 20
 
@@ -65,9 +66,18 @@ def is_block(spec):
     return spec.get('volumeMode') == 'Block'
 
 
-def available(claim):
-    """Return the maximum size of a disk in a claim in bytes."""
-    return images.usable(volumes.size(claim), is_block(claim['spec']))
+def available(store, claim):
+    """Return the maximum size of a disk in a claim in bytes.
+
+    CDI leaves to the file system what it assumes, but the file system may
+    take more.
+    """
+    spec = claim['spec']
+    name = spec.get('storageClassName')
+    storage_class = volumes.class_of(store, claim)
+    return images.usable(volumes.size(claim), is_block(spec), max(
+        storage_settings.assumed_overhead(store, name),
+        volumes.overhead_of(storage_class) if storage_class else 0))
 
 
 def is_bound(store, provisioner, claim):
@@ -112,17 +122,11 @@ def _spec(store, volume):
                              'storageClass to choose profile')
     else:
         result['storageClassName'] = found['metadata']['name']
-        # What the StorageProfiles here recommend.
-        if not result.get('accessModes'):
-            if found.get('provisioner') != volumes.PROVISIONER:
-                raise ClaimError('no accessMode specified in StorageProfile '
-                                 + found['metadata']['name'])
-            supported = volumes.modes_of(found)
-            result['accessModes'] = [
-                'ReadWriteOnce' if 'ReadWriteOnce' in supported
-                else supported[0]]
-        if not result.get('volumeMode'):
-            result['volumeMode'] = 'Filesystem'
+        try:
+            storage_settings.complete(
+                store, found['metadata']['name'], result)
+        except storage_settings.ProfileError as exc:
+            raise ClaimError(str(exc)) from None
     requests = result.setdefault('resources', {}).setdefault('requests', {})
     if 'storage' not in requests:
         original = source_claim(store, volume)
@@ -131,8 +135,10 @@ def _spec(store, volume):
         requests['storage'] = original['spec']['resources']['requests'][
             'storage']
         return result
+    overhead = storage_settings.assumed_overhead(
+        store, result.get('storageClassName'))
     size = images.required(int(quantity.value(requests['storage'])),
-                           is_block(result))
+                           is_block(result), overhead)
     requests['storage'] = quantity.canonical(size)
     return result
 

@@ -11,6 +11,7 @@ from kubevirt_sandbox.cdi import cdi_roles
 from kubevirt_sandbox.cdi import datavolumes
 from kubevirt_sandbox.cdi import import_delays
 from kubevirt_sandbox.cdi import importers
+from kubevirt_sandbox.cdi import storage_settings
 from kubevirt_sandbox.cdi import tokens
 from kubevirt_sandbox.cdi import uploadproxy
 from kubevirt_sandbox.cdi import uploads
@@ -80,9 +81,12 @@ class Components:
             host = '::1' if ':' in host else '127.0.0.1'
         self._proxy = uploadproxy.Proxy(targets, storage, self._tokens, loop,
                                         host)
-        self._parts = [targets, pods, datavolumes.Controller(
-            self.store, self.kinds.data_volume, recorder, loop,
-            pods.progress, options.progress_seconds, options.lag)]
+        self._parts = [
+            targets, pods, datavolumes.Controller(
+                self.store, self.kinds.data_volume, recorder, loop,
+                pods.progress, options.progress_seconds, options.lag),
+            storage_settings.Controller(self.store, self.kinds, loop,
+                                        options.lag)]
 
     async def start(self):
         """Serve the upload proxy and make CDI's own objects."""
@@ -130,17 +134,14 @@ class Components:
                                ('Progressing', 'False'),
                                ('Degraded', 'False'))]}}
         yield self.kinds.config, {
-            'metadata': {'name': 'config'}, 'spec': config, 'status': {
+            'metadata': {'name': storage_settings.CONFIG}, 'spec': config,
+            'status': {
                 'uploadProxyURL': self._proxy.url,
-                'filesystemOverhead': {'global': '0.06', 'storageClass':
-                                       dict.fromkeys(volumes.CLASSES,
-                                                     '0.06')},
+                'filesystemOverhead': storage_settings.config_overhead(
+                    self.store, config),
                 'preallocation': False}}
-        for name in volumes.CLASSES:
+        for storage_class in self.store.list(volumes.STORAGE_CLASS):
             yield self.kinds.profile, {
-                'metadata': {'name': name}, 'spec': {}, 'status': {
-                    'storageClass': name, 'cloneStrategy': 'copy',
-                    'provisioner': volumes.PROVISIONER,
-                    'claimPropertySets': [{
-                        'accessModes': ['ReadWriteOnce'],
-                        'volumeMode': 'Filesystem'}]}}
+                'metadata': {'name': storage_class['metadata']['name']},
+                'spec': {}, 'status': storage_settings.profile_status(
+                    storage_class, {})}

@@ -8,16 +8,18 @@ sparse file. At most a few pieces are in memory. Callers provide the bytes.
 Source: pkg/importer/format-readers.go, data-processor.go, file.go,
 pkg/image/filefmt.go, qemu.go (CDI 1.65).
 """
+import fractions
 import itertools
 import json
 import lzma
+import math
 import os
 import shutil
 import subprocess
 import zlib
 
-OVERHEAD = 0.06
-"""Share of a claim with a file system that CDI leaves to the file system."""
+OVERHEAD = '0.06'
+"""Share of a disk's size that CDI adds for the file system by default."""
 
 MIB = 1 << 20
 
@@ -49,24 +51,25 @@ class TooLargeError(ImageError):
     """The claim is too small for the image."""
 
 
-def usable(size, block=False):
+def usable(size, block=False, overhead=OVERHEAD):
     """Return the maximum size of a disk in a claim.
 
     :param size: size of the claim in bytes.
     :param block: a claim without a file system.
+    :param overhead: of the file system, share of the disk's size.
     """
     if block:
         return size
-    return int(-(-size // (1 + OVERHEAD))) // MIB * MIB
+    # Not a float, which would be off for large disks.
+    return -(-size // (1 + fractions.Fraction(overhead))) // MIB * MIB
 
 
-def required(size, block=False):
-    """Return the size of a claim for a disk."""
+def required(size, block=False, overhead=OVERHEAD):
+    """Return the size of a claim for a disk; see :func:`usable`."""
     if block:
         return size
     aligned = -(-size // MIB) * MIB
-    # In hundredths: a float would be off for large disks.
-    return -(-aligned * 106 // 100)
+    return math.ceil(aligned * (1 + fractions.Fraction(overhead)))
 
 
 def too_large(size, available):

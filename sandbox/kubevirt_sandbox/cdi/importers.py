@@ -307,7 +307,7 @@ class Importers:
         """
         meta, found = claim['metadata'], claim_annotations.of(claim)
         path = self._storage.path(meta['namespace'], meta['name'])
-        space = claimspec.available(claim)
+        space = claimspec.available(self._store, claim)
         if claim_annotations.CLONE in found:
             namespace, _, name = found[claim_annotations.CLONE].partition('/')
             copy = _Copy(self._storage.path(namespace, name), path, space)

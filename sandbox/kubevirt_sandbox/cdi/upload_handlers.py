@@ -12,7 +12,6 @@ import re
 from aiohttp import web
 
 from kubevirt_sandbox.cdi import claim_annotations
-from kubevirt_sandbox.cdi import claimspec
 from kubevirt_sandbox.cdi import images
 from kubevirt_sandbox.cdi import tokens
 from kubevirt_sandbox.cdi import uploads
@@ -129,7 +128,7 @@ class Handlers:
         meta = claim['metadata']
         return images.Image(
             self._storage.path(meta['namespace'], meta['name']),
-            claimspec.available(claim),
+            self._pods.available(claim),
             archive=claim_annotations.of(claim).get(
                 claim_annotations.CONTENT_TYPE
             )

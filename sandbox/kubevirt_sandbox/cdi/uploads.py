@@ -102,6 +102,10 @@ class Uploads:
 
     # -- calls of the proxy, in the server's loop -------------------------
 
+    def available(self, claim):
+        """Return the maximum size of a disk in a claim in bytes."""
+        return claimspec.available(self._store, claim)
+
     async def ready(self, namespace, name):
         """Wait until a claim accepts uploads and return it.
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finds out why the claim of an image gets no storage, and what to do.
+"""Finds out why an image gets no storage, or too little, and what to do.
 
 A DataVolume does not tell: while its claim waits it is pending, and CDI
 copies events of the claim into its conditions from 1.64 on only, and not all
@@ -46,6 +46,17 @@ _PATIENCE = 120
 #: CDI's reason for a claim that it cannot create.
 _NOT_VALID = 'ErrClaimNotValid'
 
+#: Its message where the reason is the StorageProfile
+#: (getDefaultVolumeAndAccessMode, getDefaultAccessModes in
+#: pkg/controller/datavolume/util.go).
+_NO_MODES = re.compile(r'accessMode specified in StorageProfile (\S+)')
+
+#: What CDI says of an image that does not fit (simplifyKnownMessage in
+#: pkg/controller/util.go, handleStreamError in pkg/uploadserver).
+_TOO_SMALL = re.compile(
+    'DataVolume too small|larger than the reported available'
+    '|no space left on device|disk quota exceeded')
+
 
 def is_pending(status: datavolumes.Status) -> bool:
     """Tell whether the claim of a DataVolume waits for storage."""
@@ -88,10 +99,47 @@ def find(machine: protocols.Machine, name: str) -> tuple[str, str] | None:
 def explained(status: datavolumes.Status,
               options: options.MediaOptions) -> datavolumes.Status:
     """Add to the status of a DataVolume what to do."""
-    if status.reason != _NOT_VALID:
+    if status.state is not model.State.FAILED:
         return status
-    return dataclasses.replace(
-        status, message=status.message + _advice(options))
+    return dataclasses.replace(status, message=status.message + advice(
+        status.reason, status.message, options))
+
+
+def advice(reason: str, message: str, options: options.MediaOptions) -> str:
+    """Say what to do about a failure, as the end of its message.
+
+    :param reason: CDI's
+    :param message: CDI's
+    :returns: '' if the message says all that is known
+    """
+    if reason == _NOT_VALID:
+        profile = _NO_MODES.search(message)
+        return _modes_advice(profile[1], options) if profile else _advice(
+            options)
+    return _size_advice(options) if _TOO_SMALL.search(message) else ''
+
+
+def _modes_advice(profile: str, options: options.MediaOptions) -> str:
+    either = option_hints.hint(
+        options, 'access_mode', f'Set {{}}, which is {options.access_mode}, '
+        'to a mode that it supports and insert the image again, or add '
+    ) or 'Add '
+    return ('. CDI does not know the access modes of this storage class. '
+            f'{either}claimPropertySets to the spec of StorageProfile '
+            f'{profile}, after which CDI continues')
+
+
+def _size_advice(options: options.MediaOptions) -> str:
+    assumed = option_hints.hint(
+        options, 'default_size', 'the image is larger than {} says, or '
+    ) if options.default_size else ''
+    text = (
+        f'{assumed}the file system of the storage class takes more space than '
+        'the overhead that CDI assumes. Raise filesystemOverhead of the class '
+        'in spec.config of the CDI object')
+    return f'. {text[:1].upper()}{text[1:]}' + option_hints.hint(
+        options, 'size_margin', ', or set {}'
+    ) + ', and insert the image again'
 
 
 def _advice(options: options.MediaOptions) -> str:

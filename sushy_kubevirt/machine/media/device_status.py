@@ -20,13 +20,15 @@ from sushy_kubevirt.machine import power_state
 from sushy_kubevirt.machine import vm_state
 
 if typing.TYPE_CHECKING:
+    from sushy_kubevirt.kube import feature_gates
     from sushy_kubevirt.kube import objects
     from sushy_kubevirt.machine.media import import_watcher
 
 
-def medium(entry: media_annotation.Entry | None, state: vm_state.VmState,
-           observed: import_watcher.ObservedVolume | None
-           ) -> model.Medium | None:
+def medium(device: model.Device, entry: media_annotation.Entry | None,
+           state: vm_state.VmState,
+           observed: import_watcher.ObservedVolume | None,
+           gates: feature_gates.Gates) -> model.Medium | None:
     """Build the medium of a device, None for an empty one.
 
     :param entry: of the device
@@ -41,6 +43,8 @@ def medium(entry: media_annotation.Entry | None, state: vm_state.VmState,
     return _medium(
         entry, state=status.state, progress=status.progress,
         reason=status.reason, message=status.message, pending_restart=waits,
+        restart_cause=waits and drives.restart_cause(
+            state, device, entry.drive, gates.why_no_cdrom_hotplug()) or '',
         task=entry.id)
 
 

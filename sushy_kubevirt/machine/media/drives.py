@@ -290,6 +290,40 @@ def waits_for_start(state: vm_state.VmState, drive: str, volume: str) -> bool:
     return not present.get('hotpluggable')
 
 
+def restart_cause(state: vm_state.VmState, device: model.Device, drive: str,
+                  gates: str) -> str:
+    """Say why a running guest does not get a medium before the next start.
+
+    Of several causes, the one that lasts longest comes first.
+
+    :param state: of a medium for which `waits_for_start`
+    :param drive: name of the drive
+    :param gates: see `feature_gates.Gates.why_no_cdrom_hotplug`
+    :returns: sentences, with what to do
+    """
+    vm, running = state.vm, state.vmi['spec'] if state.vmi else {}
+    if device is not model.CD:
+        return ('KubeVirt cannot plug a USB disk into a running guest; the '
+                'device Cd can be filled while it runs.')
+    if _migrates_volumes(vm):
+        return ('The VM has updateVolumesStrategy Migration, with which '
+                'KubeVirt would migrate the guest for its medium; remove it '
+                'to insert media at once.')
+    if any(_devices(spec).get('disableHotplug') for spec in (
+            vm['spec']['template']['spec'], running)):
+        return ('disableHotplug of the VM\'s devices is true; remove it to '
+                'insert media at once.')
+    missing = '' if has_drive(running, drive) else (
+        'The running guest has no empty CD-ROM drive, so the drive '
+        f'{drive} was added to the VM. ')
+    if gates:
+        return f'{missing}{gates[:1].upper()}{gates[1:]}.'
+    if missing:
+        return missing + 'Then it can be filled at any time.'
+    return ('The guest keeps the medium that it was started with until it '
+            'ends.')
+
+
 def edit(state: vm_state.VmState, change: abc.Callable[[], None]) -> None:
     """Change drives and media below the boot overrides.
 

@@ -150,7 +150,8 @@ class Manager:
         record = media_annotation.read(state.vm)
         entry = record.media.get(device.id)
         return device_status.medium(
-            entry, state, self.observed_volume(state.vm, entry)
+            device, entry, state, self.observed_volume(state.vm, entry),
+            self.cluster.gates
         ) or device_status.ejected(record.ejecting.get(device.id), state.vmi)
 
     def observed_volume(self, vm: objects.VirtualMachine,

@@ -134,6 +134,7 @@ class Medium:
     :param message: text that explains the reason
     :param pending_restart: True if the running guest does not see the medium;
         it is in the VM's spec for the next start
+    :param restart_cause: sentences that say why, and what could be done
     :param data_volume: name of the DataVolume
     :param task: ID of the import's task, unique to each attempt
     :param since: when it was inserted, ISO 8601 in UTC
@@ -149,6 +150,7 @@ class Medium:
     reason: str = ''
     message: str = ''
     pending_restart: bool = False
+    restart_cause: str = ''
     data_volume: str = ''
     task: str = ''
     since: str = ''

@@ -19,6 +19,7 @@ from sushy_kubevirt.kube import api_resources
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.kube import json_patch
 from sushy_kubevirt.kube import stored_names
+from sushy_kubevirt.machine.media import claim_problem
 from sushy_kubevirt.machine.media import datavolumes
 from sushy_kubevirt.machine.media import media_annotation
 from sushy_kubevirt.machine.media import model
@@ -230,6 +231,8 @@ class Upload:
 
     def _record_failure(self, reason: str, message: str) -> None:
         """Write the reason into the media annotation."""
+        message += claim_problem.advice(
+            reason, message, self.machine.options.media)
         if self.image is not None:
             message += '; upload the image again'
 
@@ -238,7 +241,7 @@ class Upload:
             for id_, entry in record.media.items():
                 if entry.id == self._entry.id and not entry.reason:
                     record.media[id_] = dataclasses.replace(
-                        entry, reason=reason, message=message[:500])
+                        entry, reason=reason, message=message[:800])
             json_patch.send(self.machine, state.vm,
                             media_annotation.with_record(state.vm, record))
 

@@ -4,8 +4,8 @@
 A whole body is validated before anything is changed, so a refused request has
 changed nothing. A route declares what it accepts as a *shape*: a dict of
 property name to type (`bool`, `str`, `list` ...), to a tuple of allowed
-strings (and None), to `Range`, `Text`, `ListOf`, `Extension`, `ReadOnly`, or to
-another shape (`Shape`).
+strings (and None), to `Range`, `Text`, `ListOf`, `Extension`, `ReadOnly`, or
+to another shape (`Shape`).
 """
 
 from __future__ import annotations

@@ -61,17 +61,18 @@ def extended_info(machine: machine.Machine, device_id: str,
             'let go of it.' + (medium.message and ' ' + medium.message))
         entries.append(entry)
     if medium.pending_restart and medium.state is not media.State.FAILED:
-        entries.append(restart_required(machine, device_id))
+        entries.append(restart_required(machine, device_id, medium))
     return entries
 
 
-def restart_required(machine: machine.Machine, device_id: str
-                     ) -> messages.Message:
+def restart_required(machine: machine.Machine, device_id: str,
+                     medium: media.Medium) -> messages.Message:
     """Create the message ResetRequired: the guest lacks the medium so far."""
     return messages.message(
         'ResetRequired', resource_paths.system(
             machine, 'Actions', 'ComputerSystem.Reset'), RESTART,
-        detail=f'The guest sees the medium of {device_id} after a restart.')
+        detail=f'The guest sees the medium of {device_id} after a restart. '
+        f'{medium.restart_cause}'.rstrip())
 
 
 def status(machine: machine.Machine, device_id: str,

@@ -125,7 +125,7 @@ def task_result(machine: machine.Machine, device_id: str, medium: media.Medium
     if not medium.pending_restart:
         return None
     return error_responses.error_body(
-        [media_status.restart_required(machine, device_id)])
+        [media_status.restart_required(machine, device_id, medium)])
 
 
 def _body(machine: machine.Machine, device_id: str, medium: media.Medium

@@ -215,6 +215,10 @@ class DriveTestCase(media_case.MediaTestCase):
         vmi = self.uid(machine.name)
         medium = machine.insert_media('Cd', self.source())
         self.assertTrue(medium.pending_restart)
+        self.assertEqual(
+            'The running guest has no empty CD-ROM drive, so the drive bmc-cd '
+            'was added to the VM. Then it can be filled at any time.',
+            medium.restart_cause)
         self.sandbox.wait('virtualmachines', machine.name, lambda vm: any(
             c['type'] == 'RestartRequired' and c['status'] == 'True'
             for c in vm['status']['conditions']))
@@ -378,8 +382,11 @@ class WithoutGateTestCase(media_case.MediaTestCase):
         machine = self.machine('Always', off=False)
         vmi = self.uid(machine.name)
         spec = self.sandbox.vm(machine.name)['spec']
-        self.assertTrue(machine.insert_media(
-            'Cd', self.source()).pending_restart)
+        medium = machine.insert_media('Cd', self.source())
+        self.assertTrue(medium.pending_restart)
+        self.assertIn(
+            'feature gate DeclarativeHotplugVolumes is off; switch it on in '
+            'the KubeVirt object', medium.restart_cause)
         machine.reset(R.FORCE_RESTART)
         self.sandbox.wait_running(machine.name, other_than=vmi)
         self.until('medium in the guest',

@@ -9,6 +9,7 @@ from tests.fixtures import media_case
 S = media_case.S
 
 CLASSES = '/apis/storage.k8s.io/v1/storageclasses'
+CDI = '/apis/cdi.kubevirt.io/v1beta1'
 DEFAULT = 'storageclass.kubernetes.io/is-default-class'
 
 
@@ -37,6 +38,13 @@ class StorageTestCase(media_case.MediaTestCase):
             'provisioner': 'sandbox.sushy-kubevirt.openstack.org/file',
             **fields}, expect=201)
         self.addCleanup(self.sandbox.request, 'DELETE', f'{CLASSES}/{name}')
+
+    def configure_cdi(self, overhead):
+        """Set the overhead that CDI assumes for the class ``other``."""
+        self.sandbox.request('PATCH', CDI + '/cdis/cdi', {'spec': {'config': {
+            'filesystemOverhead': overhead and {
+                'storageClass': {'other': overhead}}}}}, expect=200,
+            content_type='application/merge-patch+json')
 
     def set_default(self, value):
         self.sandbox.request('PATCH', CLASSES + '/standard', {
@@ -86,3 +94,43 @@ class StorageTestCase(media_case.MediaTestCase):
             self.assertEqual(['ReadWriteMany'], claim['spec']['accessModes'])
             machine.eject_media('Cd')
             self.wait_clean(machine)
+
+    def test_profile_without_access_modes(self):
+        self.storage_class('other', provisioner='example.test/unknown')
+        machine = self.insert(storage_class='other', access_mode='auto')
+        self.failed(
+            machine, 'ErrClaimNotValid',
+            'no accessMode specified in StorageProfile other',
+            'Set access_mode, which is auto,',
+            'claimPropertySets to the spec of StorageProfile other')
+        # As the message says, either helps.
+        self.sandbox.request(
+            'PATCH', CDI + '/storageprofiles/other', {'spec': {
+                'claimPropertySets': [{'accessModes': ['ReadWriteMany'],
+                                       'volumeMode': 'Filesystem'}]}},
+            expect=200, content_type='application/merge-patch+json')
+        name = machine.medium('Cd').data_volume
+        self.until('a claim', lambda: name in self.owned(
+            'persistentvolumeclaims', machine))
+        machine.eject_media('Cd')
+        self.wait_clean(machine)
+
+    def test_overhead_larger_than_cdi_assumes(self):
+        self.storage_class('other', parameters={'filesystemOverhead': '0.15'})
+        chosen = {'storage_class': 'other', 'minimum_size': 1 << 20}
+        machine = self.machine('Halted', self.bmc(chosen),
+                               change=media_case.drop_medium)
+        source = self.source(self.url(f'size-{20 << 20}.iso'))
+        machine.insert_media('Cd', source)
+        self.failed(machine, 'Error', 'DataVolume too small to contain image',
+                    'more space than the overhead that CDI assumes',
+                    'Raise filesystemOverhead of the class')
+        self.addCleanup(self.configure_cdi, None)
+        self.configure_cdi('0.15')
+        self.until('overhead', lambda: self.sandbox.request(
+            'GET', CDI + '/cdiconfigs/config').json()['status'][
+                'filesystemOverhead']['storageClass']['other'] == '0.15')
+        machine.insert_media('Cd', source)
+        self.wait_state(machine, S.READY)
+        machine.eject_media('Cd')
+        self.wait_clean(machine)

@@ -184,15 +184,16 @@ class DiagnoseTestCase(DiagnoseCase):
         self.assertIn('(but late, standard)', self.assert_found(
             'warning', 'NoDefaultStorageClass')['message'])
         annotate('true')
-        modes = [('ReadWriteMany',), ('ReadWriteOnce',)]
 
-        def patch(offered):
+        def offer(*sets):
             self.admin(
-                'patch', 'storageprofile', 'standard', '--type=merge',
-                '--subresource=status', '-p', json.dumps({'status': {
-                    'claimPropertySets': [{'accessModes': offered}]}}))
-        self.addCleanup(patch, modes[1])
-        patch(modes[0])
+                'patch', 'storageprofile', 'standard', '--type=merge', '-p',
+                json.dumps({'spec': {'claimPropertySets': sets}}))
+        self.addCleanup(offer)
+        offer({'accessModes': ['ReadWriteMany'], 'volumeMode': 'Filesystem'})
+        self.until('modes', lambda: self.admin.get(
+            'storageprofile', 'standard')['status']['claimPropertySets'][0][
+                'accessModes'], ['ReadWriteMany'])
         self.assert_found('warning', 'AccessModeNotOffered')
         self.bmc(virtualMedia={'storageClassName': 'fast'}).ready()
         self.assert_found('problem', 'StorageClassMissing', self.of())

@@ -228,6 +228,8 @@ class TestMediaWithoutHotplug(virtual_media_case.MediaTestCase):
         [entry] = answer.json()['error']['@Message.ExtendedInfo']
         self.assertIn('ResetRequired', entry['MessageId'])
         where, kind = entry['MessageArgs']
+        self.assertIn('DeclarativeHotplugVolumes is off; switch it on in the '
+                      'KubeVirt object', entry['Message'])
         self.until(lambda: 'ResetRequired' in self.read()['Status'].get(
             'Conditions', [{}])[-1].get('MessageId', '')
             and self.read()['Status']['State'] == 'Enabled')

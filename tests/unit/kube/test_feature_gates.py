@@ -53,6 +53,25 @@ class GatesTestCase(base.BaseTestCase):
                           (version, named, disabled))
             self.assertEqual(version, gates.version)
 
+    def test_why_no_cdrom_hotplug(self):
+        gate = 'DeclarativeHotplugVolumes'
+        for version, named, disabled, texts in (
+                ('v1.9.0', (), (), ()),
+                ('v1.8.0', (gate,), (), ()),
+                ('v1.9.0', (), (gate,), (gate + ' is off; switch it on',)),
+                ('v1.8.0', (), (), (gate + ' is off',)),
+                ('v1.9.0', ('HotplugVolumes',), (),
+                 ('HotplugVolumes, which excludes', f'replace it by {gate}')),
+                ('v1.5.2', (gate,), (), ('KubeVirt v1.5.2 does not', '1.6'))):
+            self.kubevirt(version, named, disabled)
+            gates = self.gates()
+            self.assertEqual('', gates.why_no_cdrom_hotplug())
+            found = not gates.hotplugs_cdroms()
+            why = gates.why_no_cdrom_hotplug()
+            self.assertIs(found, bool(why), (version, named, disabled))
+            for text in texts:
+                self.assertIn(text, why)
+
     def test_default_interface(self):
         self.assertEqual('bridge', self.gates().pod_interface())
         self.kubevirt('v1.9.0')
@@ -83,6 +102,7 @@ class GatesTestCase(base.BaseTestCase):
         self.assertFalse(gates.enabled('RebootPolicy'))
         self.assertFalse(gates.enabled('RebootPolicy'))
         self.assertIsNone(gates.version)
+        self.assertIn('grant the BMC', gates.why_no_cdrom_hotplug())
 
     def test_result_is_cached(self):
         self.kubevirt('v1.9.0')

@@ -300,9 +300,12 @@ class TestSystems(MediaTestCase):
                          self.get()['Status'])
 
     def test_restart_pending(self):
-        self.put_medium(state=media.State.READY, pending_restart=True)
+        self.put_medium(state=media.State.READY, pending_restart=True,
+                        restart_cause='The gate is off.')
         [condition] = self.get()['Status']['Conditions']
         self.assertIn('ResetRequired', condition['MessageId'])
+        self.assertIn('after a restart. The gate is off.',
+                      condition['Message'])
 
     def test_action_info(self):
         body = self.get('/InsertMediaActionInfo')

@@ -123,3 +123,37 @@ class ExplainedTestCase(base.BaseTestCase):
             self.assertEqual(adds, 'THE_MODE' in found.message)
             self.assertTrue(found.message.startswith('why'))
             self.assertEqual(reason, found.reason)
+
+    def test_profile_without_access_modes(self):
+        for adjective in '', 'matching ':
+            message = claim_problem.explained(datavolumes.Status(
+                model.State.FAILED, None, 'ErrClaimNotValid',
+                f'no {adjective}accessMode specified in StorageProfile nfs'),
+                options.MediaOptions(names=NAMES, access_mode='auto')).message
+            self.assertIn('Set THE_MODE, which is auto, ', message)
+            self.assertIn('of StorageProfile nfs, after', message)
+
+    def test_too_small(self):
+        for default, names, texts, not_texts in (
+                (None, NAMES, ('. The file system of the storage class',
+                               'filesystemOverhead'), ('THE_',)),
+                (1, {'default_size': 'THE_SIZE'}, (
+                    '. The image is larger than THE_SIZE says, or the',), ()),
+                (None, {'size_margin': 'THE_MARGIN'},
+                 ('of the CDI object, or set THE_MARGIN, and insert',), ())):
+            for message in ('DataVolume too small to contain image',
+                            'effective image size is larger than the '
+                            'reported available storage: x'):
+                found = claim_problem.advice(
+                    'Error', message, options.MediaOptions(
+                        names=names, default_size=default))
+                for text in texts:
+                    self.assertIn(text, found)
+                for text in not_texts:
+                    self.assertNotIn(text, found)
+
+    def test_no_advice_while_nothing_failed(self):
+        status = datavolumes.Status(
+            model.State.WAITING, None, '', 'no space left on device')
+        self.assertIs(status, claim_problem.explained(
+            status, options.MediaOptions()))

@@ -234,3 +234,35 @@ class WaitsForStartTestCase(base.BaseTestCase):
             vmi['status']['phase'] = 'Failed'
             self.assertFalse(drives.waits_for_start(state, 'cd', 'dv'))
             self.assertFalse(drives.waits_for_start(VmState(vm), 'cd', 'dv'))
+
+    def test_cause(self):
+        off = 'the gate is off; switch it on'
+        for device, has_drive, change, gates, cause in (
+                (model.CD, False, {}, '', 'The running guest has no empty '
+                 'CD-ROM drive, so the drive cd was added to the VM. Then it '
+                 'can be filled at any time.'),
+                (model.CD, False, {}, off, 'The running guest has no empty '
+                 'CD-ROM drive, so the drive cd was added to the VM. The gate '
+                 'is off; switch it on.'),
+                (model.CD, True, {}, off, 'The gate is off; switch it on.'),
+                (model.CD, True, {}, '', 'The guest keeps the medium that it '
+                 'was started with until it ends.'),
+                (model.CD, True, {'disableHotplug': True}, off,
+                 "disableHotplug of the VM's devices is true; remove it to "
+                 'insert media at once.'),
+                (model.CD, True, {'strategy': 'Migration'}, off,
+                 'The VM has updateVolumesStrategy Migration, with which '
+                 'KubeVirt would migrate the guest for its medium; remove it '
+                 'to insert media at once.'),
+                (model.USB_STICK, False, {}, off, 'KubeVirt cannot plug a USB '
+                 'disk into a running guest; the device Cd can be filled '
+                 'while it runs.')):
+            vm = fakes.vm()
+            if change.get('disableHotplug'):
+                vm['spec']['template']['spec']['domain']['devices'][
+                    'disableHotplug'] = True
+            if 'strategy' in change:
+                vm['spec']['updateVolumesStrategy'] = change['strategy']
+            vmi = fakes.vmi(of=vm_with(*[ROOT, EMPTY][:1 + has_drive]))
+            self.assertEqual(cause, drives.restart_cause(
+                VmState(vm, vmi), device, 'cd', gates))

@@ -2,6 +2,7 @@
 """Changes by the media reconciler, and the state of a device."""
 
 import json
+from unittest import mock
 
 from oslotest import base
 
@@ -167,8 +168,9 @@ class MediumTestCase(base.BaseTestCase):
 
     def medium(self, vm, vmi=None, at=None):
         return device_status.medium(
-            media_annotation.read(vm).media.get('Cd'),
-            vm_state.VmState(vm, vmi), at)
+            model.CD, media_annotation.read(vm).media.get('Cd'),
+            vm_state.VmState(vm, vmi), at, mock.Mock(**{
+                'why_no_cdrom_hotplug.return_value': ''}))
 
     def test_state_of_medium(self):
         for made, at, state, progress in (
