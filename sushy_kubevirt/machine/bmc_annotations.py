@@ -18,8 +18,8 @@ precedence and the annotation is discarded.
     ``once``
         The one-time override, until its boot has started: ``target`` and
         ``mode`` (each may be missing), ``id``, ``generation`` (the first
-        ``metadata.generation`` of the VM whose VMIs carry the override) and
-        ``changes``. It is the layer above ``continuous``.
+        ``metadata.generation`` of the VM whose VMIs carry the override),
+        ``changes`` and ``original``. It is the layer above ``continuous``.
 
     ``changes`` records what a layer changed in the template, with the old and
     the new value, so that exactly these changes can be undone and edits by
@@ -27,6 +27,10 @@ precedence and the annotation is discarded.
     order, new boot order], null for none), ``added`` (names of disks that
     were added to the template for volumes without one), ``bootloader`` and
     ``rebootPolicy`` ([old, new], null for none).
+
+    ``original`` is what the operator reports in ``status.bootOverride`` of
+    the BMC, in KubeVirtBMC's form (`operator.boot_override`); no BMC reads
+    it.
 
 ``sushy-kubevirt.openstack.org/pod-interface``
     Binding of the interface that was added for a boot order of a VM without

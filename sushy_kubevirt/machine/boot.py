@@ -213,7 +213,7 @@ class Change:
                 if pending is not None and pending.get('target'):
                     boot_overrides.apply_once(
                         vm, self._id, Target(pending['target']),
-                        terminate=terminate)
+                        terminate=terminate, vmi_uid=self._vmi_uid(state))
             return
         target = None if removes else self._effective_target(vm, pending)
         if not removes and (self.enabled is Enabled.ONCE
@@ -242,7 +242,14 @@ class Change:
             # It replaces a continuous override: after a boot with Once,
             # Enabled is Disabled (ComputerSystem, BootSourceOverrideEnabled).
             boot_overrides.remove_overrides(vm)
-            boot_overrides.apply_once(vm, self._id, target, mode, terminate)
+            boot_overrides.apply_once(vm, self._id, target, mode, terminate,
+                                      self._vmi_uid(state))
+
+    def _vmi_uid(self, state: vm_state.VmState) -> str | None:
+        """Return the uid of the VMI, for `boot_overrides.Original`: that in
+        the cache if the state is without the VMI, see `needs_vmi`."""
+        known = state if state.vmi else self.machine.cached_state()
+        return known.vmi['metadata']['uid'] if known and known.vmi else None
 
     def _effective_target(self, vm: objects.VirtualMachine,
                           pending: boot_overrides.Layer | None

@@ -164,6 +164,24 @@ def devices(template: objects.VirtualMachineInstanceTemplate) -> list[Device]:
         device.order is None, device.order or 0))
 
 
+def numbers(template: objects.VirtualMachineInstanceTemplate
+            ) -> dict[str, int]:
+    """Return the ``bootOrder`` of all disks and interfaces of a template.
+
+    :returns: by ``disk:NAME``, ``cdrom:NAME`` or ``interface:NAME``, 0 for
+        none: ``bootOrders`` of KubeVirtBMC's ``status.bootOverride``
+        (``BootOverrideStatus`` of its main branch, autumn 2026)
+    """
+    hardware = hardware_of(template)
+    keys: list[tuple[str, objects.Disk | objects.Interface]] = [
+        *(('cdrom' if 'cdrom' in disk else 'disk', disk)
+          for disk in hardware.get('disks') or ()),
+        *(('interface', interface)
+          for interface in hardware.get('interfaces') or ())]
+    return {f"{class_}:{device['name']}": device.get('bootOrder') or 0
+            for class_, device in keys}
+
+
 def lacks_interfaces(template: objects.VirtualMachineInstanceTemplate
                      ) -> bool:
     """Return whether KubeVirt adds an interface to the VM's VMIs."""

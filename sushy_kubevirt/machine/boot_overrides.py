@@ -28,11 +28,20 @@ if typing.TYPE_CHECKING:
     from sushy_kubevirt.kube import objects
 
 
+class Original(typing.TypedDict, total=False):
+    """Settings before a one-time override, see `bmc_annotations`."""
+
+    vmiUID: str
+    bootOrders: dict[str, int]
+    originalFirmware: str
+
+
 class Layer(typing.TypedDict, total=False):
     """A layer of the annotation, see `bmc_annotations`.
 
     :ivar target: value of a `boot_order.Target`, not that of ``NONE``
     :ivar mode: value of a `firmware.Mode`
+    :ivar original: of a one-time override; not checked here
     """
 
     id: str
@@ -40,6 +49,7 @@ class Layer(typing.TypedDict, total=False):
     target: str
     mode: str
     changes: boot_order.Changes
+    original: Original
 
 
 _Name: typing.TypeAlias = typing.Literal['once', 'continuous', 'order']
@@ -154,8 +164,8 @@ def new_id() -> str:
 
 def apply_once(vm: objects.VirtualMachine, id_: str,
                target: boot_order.Target | None = None,
-               mode: firmware.Mode | None = None, terminate: bool = False
-               ) -> None:
+               mode: firmware.Mode | None = None, terminate: bool = False,
+               vmi_uid: str | None = None) -> None:
     """Apply a one-time override to a VM that has none.
 
     :param vm: is changed
@@ -163,12 +173,17 @@ def apply_once(vm: objects.VirtualMachine, id_: str,
     :param target: None leaves the order unchanged
     :param mode: None leaves the mode unchanged
     :param terminate: whether the guest's reboot ends the VMI
+    :param vmi_uid: uid of the present VMI
     """
     changes: boot_order.Changes = {}
     template = vm['spec']['template']
     layer: Layer = {
         'id': id_, 'changes': changes,
-        'generation': vm['metadata'].get('generation', 0) + 1}
+        'generation': vm['metadata'].get('generation', 0) + 1,
+        'original': {'bootOrders': boot_order.numbers(template),
+                     'originalFirmware': firmware.mode(vm).value}}
+    if vmi_uid:
+        layer['original']['vmiUID'] = vmi_uid
     if mode:
         layer['mode'] = mode.value
         change = firmware.set_mode(vm, mode)
@@ -255,7 +270,8 @@ def reapply_once(vm: objects.VirtualMachine,
         id_ = layer['id']
     target, mode = layer.get('target'), layer.get('mode')
     apply_once(vm, id_, boot_order.Target(target) if target else None,
-               firmware.Mode(mode) if mode else None, terminate)
+               firmware.Mode(mode) if mode else None, terminate,
+               vmi['metadata']['uid'] if vmi else None)
     applied = once(vm)
     if not carried and applied is not None:
         _write(vm, 'once', {**applied, 'generation': layer['generation']})
