@@ -261,6 +261,8 @@ class VirtualMachineBMCStatus(typing.TypedDict, total=False):
     placement: Json
     serviceIP: str
     clusterIP: str
+    loadBalancerIP: str
+    bootOverride: Json
     endpoints: Json
 
 

@@ -20,6 +20,7 @@ from sushy_kubevirt.kube import object_cache
 from sushy_kubevirt.kube import objects
 from sushy_kubevirt.kube import stored_names
 from sushy_kubevirt.operator import bmc_resources
+from sushy_kubevirt.operator import boot_override
 from sushy_kubevirt.operator import command_line
 from sushy_kubevirt.operator import drift
 from sushy_kubevirt.operator.metal3 import fields
@@ -78,19 +79,21 @@ class _Vm(typing.NamedTuple):
     """A VM.
 
     :param text: what else is kept of it, as JSON; most VMs share one text
+    :param override: see `VirtualMachines.boot_override`, as JSON
     """
 
     uid: str
     version: int | None
     text: str
+    override: str
 
 
 class VirtualMachines:
     """VMs: what matters to BMCs, BareMetalHosts and HostClaims.
 
     That is their identity, whether they are being deleted, labels that the
-    options name, and the operator's own labels, annotations and finalizer.
-    Templates for HostClaims are kept completely.
+    options name, the operator's own labels, annotations and finalizer, and
+    their boot override. Templates for HostClaims are kept completely.
     """
 
     def __init__(self, options: command_line.Options) -> None:
@@ -116,10 +119,11 @@ class VirtualMachines:
         if metadata['uid'] in self._deleted or held is not None and (
                 not object_cache.is_newer(version, held.version)):
             return False
-        self._vms[key] = _Vm(metadata['uid'], version, sys.intern(json.dumps(
-            self._kept(obj))))
-        return held is None or (held.uid, held.text) != (
-            self._vms[key].uid, self._vms[key].text)
+        self._vms[key] = vm = _Vm(metadata['uid'], version, *(
+            sys.intern(json.dumps(part)) for part in (
+                self._kept(obj),
+                boot_override.of(typing.cast('objects.VirtualMachine', obj)))))
+        return held is None or held._replace(version=version) != vm
 
     def remove(self, obj: objects.Object) -> bool:
         """Remove a VM that was deleted; return whether it was cached."""
@@ -143,6 +147,11 @@ class VirtualMachines:
             namespace=key.namespace, name=key.name, uid=vm.uid,
             resourceVersion=str(vm.version or ''))
         return kept
+
+    def boot_override(self, key: objects.ObjectKey) -> objects.Json | None:
+        """Return the boot override of a VM, see `boot_override.of`."""
+        vm = self._vms.get(key)
+        return None if vm is None else json.loads(vm.override)
 
     def keys(self) -> list[objects.ObjectKey]:
         """Return the keys of all VMs."""

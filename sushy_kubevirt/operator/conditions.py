@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The status of a BMC: its `verdict` in words, and its addresses.
+"""The status of a BMC: its `verdict` in words, its addresses, boot override.
 
 Each condition has a reason, one word for programs, and a message that says
-what to do. ``Ready`` repeats the condition of `Verdict.obstacle`.
+what to do. ``Ready`` repeats the condition of `Verdict.obstacle`, and
+``ServiceReady`` is ``Ready`` with the reasons of KubeVirtBMC.
 """
 
 from __future__ import annotations
@@ -26,9 +27,13 @@ if typing.TYPE_CHECKING:
 
 Cause = verdict.Cause
 
-VM, SECRET, EMULATOR, ENDPOINT, READY = (
+VM, SECRET, EMULATOR, ENDPOINT, SERVICE, READY = (
     'VirtualMachineAvailable', 'SecretAvailable', 'BMCEmulatorReady',
-    'EndpointReady', 'Ready')
+    'EndpointReady', 'ServiceReady', 'Ready')
+
+#: Reasons of `SERVICE`; the first also that of `READY`
+#: (``internal/controller/service/controller.go`` of KubeVirtBMC 0.10).
+SERVICE_READY, SERVICE_NOT_READY = 'ServiceReady', 'ServiceNotReady'
 
 #: Written by `metal3.host_controller`, and no part of ``Ready``.
 HOST = 'HostReady'
@@ -263,7 +268,7 @@ WORDS: dict[str, dict[Cause, Words]] = {
     },
 }
 
-_READY = Condition(READY, True, 'ServiceReady', 'The BMC is ready.')
+_READY = Condition(READY, True, SERVICE_READY, 'The BMC is ready.')
 
 
 def conditions(bmc: spec.Bmc, facts: facts.Facts,
@@ -285,7 +290,10 @@ def conditions(bmc: spec.Bmc, facts: facts.Facts,
         dataclasses.replace(condition, type=READY)
         for condition, judgment in zip(worded, judgments.values())
         if judgment is obstacle), _READY)
-    return *worded, ready
+    service = dataclasses.replace(
+        ready, type=SERVICE,
+        reason=SERVICE_READY if ready.status else SERVICE_NOT_READY)
+    return *worded, service, ready
 
 
 def _word(type_: str, judgment: verdict.Judgment,
@@ -376,6 +384,8 @@ def status(bmc: spec.Bmc, facts: facts.Facts, verdict: verdict.Verdict,
         new['bareMetalHost'] = old['bareMetalHost']
     if verdict.secret.holds:
         new['authSecret'] = deployments.auth_secret(bmc)
+    if verdict.vm.holds and facts.boot_override:
+        new['bootOverride'] = facts.boot_override
     new['placement'] = _placement(bmc, facts, verdict)
     new.update(endpoints.status(bmc, verdict.service, verdict.route))
     return new

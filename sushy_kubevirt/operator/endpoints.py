@@ -79,8 +79,8 @@ def status(bmc: spec.Bmc, service: objects.Json | None,
 
     :param service: as the cluster has it
     :param route: as the cluster has it
-    :returns: ``serviceIP``, ``clusterIP`` and ``endpoints`` as far as they
-        are known
+    :returns: ``serviceIP``, ``clusterIP``, ``loadBalancerIP`` and
+        ``endpoints`` as far as they are known
     """
     addresses: objects.VirtualMachineBMCStatus = {}
     if service is None:
@@ -88,6 +88,10 @@ def status(bmc: spec.Bmc, service: objects.Json | None,
     internal = cluster_ip(service)
     if internal:
         addresses['serviceIP'] = addresses['clusterIP'] = internal
+    balancer = next((entry['ip'] for entry in _ingress(service)
+                     if entry.get('ip')), None)
+    if bmc.service.type == network.LOAD_BALANCER and balancer:
+        addresses['loadBalancerIP'] = balancer
     urls: objects.Json = {}
     address = host(bmc, service)
     ports = {port['name']: port['port'] for port in service['spec']['ports']}
@@ -129,10 +133,14 @@ def _redfish(bmc: spec.Bmc, address: str, port: int) -> objects.Json:
 
 
 def _balancers(service: objects.Json) -> list[str]:
-    ingress = ((service.get('status') or {}).get('loadBalancer') or {}).get(
-        'ingress') or ()
-    return [entry.get('ip') or entry.get('hostname') for entry in ingress
+    return [entry.get('ip') or entry.get('hostname')
+            for entry in _ingress(service)
             if entry.get('ip') or entry.get('hostname')]
+
+
+def _ingress(service: objects.Json) -> list[typing.Any]:
+    return ((service.get('status') or {}).get('loadBalancer') or {}).get(
+        'ingress') or []
 
 
 def bracketed(host: str) -> str:

@@ -87,7 +87,8 @@ def of_change(old: abc.Iterable[objects.Condition] | None,
             reported = _REPORTED.get(type_, ())
             if reported is None or reason in reported:
                 changes.append(Event(NORMAL, reason, condition['message']))
-        elif type_ != conditions.READY and reason not in _UNREPORTED:
+        elif reason not in _UNREPORTED and type_ not in (
+                conditions.SERVICE, conditions.READY):
             changes.append(Event(WARNING, reason, condition['message']))
     return changes
 

@@ -65,6 +65,7 @@ class Facts:
     :param user_tls: that which the BMC names for its certificate
     :param state: that with the BMC's state
     :param authority: None if the BMC needs none
+    :param boot_override: that of the VM, see `boot_override.of`
     :param placed: where it runs
     :param finalizers: of the BMC
     :param observed_generation: generation of the spec that was last reconciled
@@ -86,6 +87,7 @@ class Facts:
     user_tls: secret_summary.Summary | None = None
     state: secret_summary.Summary | None = None
     authority: Authority | None = None
+    boot_override: objects.Json | None = None
     placed: placement.Placement = placement.Placement()
     finalizers: tuple[str, ...] = ()
     observed_generation: int | None = None

@@ -198,7 +198,8 @@ class Reconciler:
         live = store.objects_of(bmc)
         known = facts.Facts(
             live, store.machines.last(bmc.vm), auth, source, tls, user_tls,
-            state, placed=self._shards.placement_of(bmc),
+            state, boot_override=store.machines.boot_override(bmc.vm),
+            placed=self._shards.placement_of(bmc),
             finalizers=tuple(body['metadata'].get('finalizers') or ()),
             observed_generation=(body.get('status') or {}).get(
                 'observedGeneration'),

@@ -235,6 +235,7 @@ class SpecTestCase(operator.OperatorTestCase):
         self.assertEqual(balancer, status['endpoints']['ipmi']['host'])
         self.assertIn(balancer, self.box.url())
         self.assertEqual(found['spec']['clusterIP'], status['serviceIP'])
+        self.assertEqual(balancer, status['loadBalancerIP'])
         # The certificate is valid for that address too.
         self.until('power', self.box.works, 'Off')
 
@@ -251,6 +252,7 @@ class SpecTestCase(operator.OperatorTestCase):
         self.assertEqual(6623, port)
         self.assertRegex(self.box.ipmi('sol', 'info', port=port),
                          r'Payload Port +: 6623')
+        self.assertNotIn('loadBalancerIP', self.box.status)
         self.assertIn(':8443/', self.box.url())
         self.until('power', self.box.works, 'Off')
         self.assertEqual('ClusterIP', self.service()['spec']['type'])

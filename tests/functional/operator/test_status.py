@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Status, printer columns and Events of a BMC."""
 
+import json
 import re
 import time
 
+from sushy_kubevirt.kube import stored_names
 from tests.fixtures import operator
 
 CONDITIONS = ['VirtualMachineAvailable', 'SecretAvailable',
-              'BMCEmulatorReady', 'EndpointReady', 'Ready']
+              'BMCEmulatorReady', 'EndpointReady', 'ServiceReady', 'Ready']
 
 
 class StatusTestCase(operator.OperatorTestCase):
@@ -47,13 +49,15 @@ class StatusTestCase(operator.OperatorTestCase):
                              r'^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$')
 
         lines = self.kubectl('get', 'vmbmc').splitlines()
-        self.assertEqual(['NAME', 'VIRTUALMACHINE', 'ENDPOINT', 'IPMI',
-                          'REDFISH', 'ROUTE', 'READY', 'AGE'],
-                         lines[0].split())
+        self.assertEqual(['NAME', 'VIRTUALMACHINE', 'SECRET', 'CLUSTERIP',
+                          'SERVICEREADY', 'READY', 'AGE'], lines[0].split())
+        self.assertEqual(['box', 'box', 'box-bmc', address, 'True', 'True'],
+                         lines[1].split()[:-1])
+        wide = self.kubectl('get', 'vmbmc', '-o', 'wide').splitlines()[1]
         self.assertEqual(
-            ['box', 'box', address, address + ':623',
-             f'https://{address}/redfish/v1/Systems/1', 'True'],
-            lines[1].split()[:-1])
+            ['box', 'box', 'box-bmc', address, 'True', address + ':623',
+             f'https://{address}/redfish/v1/Systems/1', 'PerVM', 'True'],
+            wide.split()[:-1])
         self.assertEqual(lines[1].split()[0], self.kubectl(
             'get', 'vmbmcs', '--no-headers').split()[0])
         self.assertEqual('Off', box.works())
@@ -75,6 +79,109 @@ class StatusTestCase(operator.OperatorTestCase):
             # The operator renews its Lease.
             resources.pop('leases.coordination.k8s.io', None)
         return {verb: one for verb, one in calls.items() if one}
+
+    def test_scripts_for_kubevirtbmc(self):
+        """Its manifest, ``kubectl wait`` for its conditions, its columns."""
+        name = 'a-bmc-with-a-long-name'
+        self.kubectl.apply({
+            **operator.bmc_manifest(name), 'spec': {
+                'virtualMachineRef': {'name': 'box'},
+                'authSecretRef': {'name': 'a-secret-of-that-bmc'}}})
+        bmc = operator.Bmc(self.kubectl, name, 'admin', None)
+        for condition in ('VirtualMachineAvailable=False',
+                          'SecretAvailable=False', 'ServiceReady=False'):
+            self.wait_for(name, condition)
+        self.assertEqual(('False', 'ServiceNotReady'),
+                         bmc.condition('ServiceReady'))
+        bmc.password = self.secret('a-secret-of-that-bmc')
+        self.vm()
+        for condition in ('ServiceReady', 'VirtualMachineAvailable',
+                          'SecretAvailable'):
+            self.wait_for(name, condition)
+        # It waits for the pod, too.
+        self.assertEqual('Off', bmc.works())
+        for reason, type_ in (('ServiceReady', 'ServiceReady'),
+                              ('VirtualMachineFound',
+                               'VirtualMachineAvailable'),
+                              ('SecretFound', 'SecretAvailable')):
+            self.assertEqual(('True', reason), bmc.condition(type_))
+        head, line = self.kubectl('get', 'vmbmcs').splitlines()
+        self.assertEqual([name, 'box', 'a-secret-of-that-bmc',
+                          bmc.status['clusterIP'], 'True'], line.split()[:5])
+        self.assertLessEqual(max(len(head), len(line)), 120)
+
+    def wait_for(self, bmc, condition):
+        self.kubectl('wait', f'--for=condition={condition}', f'vmbmc/{bmc}',
+                     '--timeout=60s', timeout=70)
+
+    def test_boot_override(self):
+        box = self.bmc().ready()
+        mark = self.operator.process.mark()
+        self.assertNotIn('bootOverride', box.status)
+        box.ipmi('chassis', 'bootdev', 'pxe', 'options=efiboot')
+        self.until('override', lambda: box.status.get('bootOverride'), {
+            'mode': 'Oneshot', 'originalFirmware': 'Legacy',
+            'bootOrders': self.numbers()})
+        box.ipmi('chassis', 'bootdev', 'pxe', 'options=persistent')
+        self.kubectl(
+            'wait', '--for=jsonpath={.status.bootOverride.mode}=Persistent',
+            'vmbmc/box', '--timeout=60s', timeout=70)
+        self.assertEqual({'mode': 'Persistent'}, box.status['bootOverride'])
+        box.ipmi('chassis', 'bootdev', 'none')
+        self.until('none', lambda: 'bootOverride' in box.status, False)
+        self.assert_no_warnings(mark)
+
+    def numbers(self):
+        """Return the boot order of the VM that its owner wrote, none."""
+        devices = self.sandbox.vm('box', self.namespace)['spec']['template'][
+            'spec']['domain']['devices']
+        return dict.fromkeys((
+            *(f"{'cdrom' if 'cdrom' in disk else 'disk'}:{disk['name']}"
+              for disk in devices['disks']),
+            *(f"interface:{one['name']}" for one in devices['interfaces'])), 0)
+
+    def test_boot_override_until_the_boot(self):
+        box = self.bmc().ready()
+        box.ipmi('power', 'on')
+        self.sandbox.wait_running('box', self.namespace)
+        uid = self.sandbox.vmi('box', self.namespace)['metadata']['uid']
+        self.assertEqual(204, box.curl(
+            None, '-X', 'PATCH', '-H', 'Content-Type: application/json',
+            '-d', '{"Boot": {"BootSourceOverrideTarget": "Cd", '
+            '"BootSourceOverrideEnabled": "Once"}}').code)
+        self.until('VMI', lambda: box.status.get('bootOverride', {}).get(
+            'vmiUID'), uid)
+        box.ipmi('power', 'cycle')
+        self.until('none', lambda: 'bootOverride' in box.status, False)
+        self.assertNotEqual(uid, self.sandbox.vmi('box', self.namespace)[
+            'metadata']['uid'])
+
+    def test_hostile_boot_override(self):
+        """What a user of the VM writes there; its BMC does not run."""
+        self.kubectl.apply(operator.bmc_manifest('box', secret='missing'))
+        self.vm()
+        box = operator.Bmc(self.kubectl, 'box', 'admin', None)
+        self.until('reason', box.condition, ('False', 'SecretNotFound'))
+        mark = self.operator.process.mark()
+        once = {'id': 'x', 'generation': 1}
+        for original, expected in (
+                ({'bootOrders': {'disk:a': 10**30}}, {}),
+                ({'bootOrders': {'x' * 100: 1}}, {}),
+                ({'vmiUID': {'a': 1}, 'originalFirmware': 'EFI'}, {}),
+                ({'vmiUID': 'u', 'conditions': []}, {'vmiUID': 'u'})):
+            self.annotate({'once': {**once, 'original': original}})
+            self.until('override', lambda expected=expected: box.status.get(
+                'bootOverride'), {'mode': 'Oneshot', **expected})
+            self.annotate({'once': {'generation': 'x'}})
+            self.until('none', lambda: 'bootOverride' in box.status, False)
+        self.annotate({'continuous': {'target': 'Pxe', 'changes': {}}})
+        self.until('override', lambda: box.status.get('bootOverride'),
+                   {'mode': 'Persistent'})
+        self.assert_no_warnings(mark)
+
+    def annotate(self, layers):
+        self.kubectl('annotate', '--overwrite', 'vm', 'box',
+                     f'{stored_names.BOOT}={json.dumps(layers)}')
 
     def test_each_event_is_emitted_once(self):
         self.secret()

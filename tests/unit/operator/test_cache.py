@@ -2,6 +2,7 @@
 """The cache's contents do not depend on the order of events."""
 
 import asyncio
+import json
 
 from oslotest import base
 
@@ -249,6 +250,24 @@ class VirtualMachinesTestCase(base.BaseTestCase):
         self.assertTrue(self.vms.put(self.vm(4, uid='v', annotations={
             'bmc.kubevirt.io/allow-from': 'far'})))
 
+    def test_boot_override_is_kept_alone(self):
+        notes = {stored_names.BOOT: json.dumps({
+            'continuous': {'target': 'Pxe', 'changes': {}}})}
+        self.assertIsNone(self.vms.boot_override(self.KEY))
+        self.vms.put(self.vm())
+        self.assertIsNone(self.vms.boot_override(self.KEY))
+        self.assertTrue(self.vms.put(self.vm(2, annotations=notes)))
+        self.assertEqual({'mode': 'Persistent'},
+                         self.vms.boot_override(self.KEY))
+        self.assertNotIn('annotations',
+                         self.vms.last(self.KEY)['metadata'])
+        # Of another order, and of no override.
+        notes[stored_names.BOOT] = notes[stored_names.BOOT].replace(
+            'Pxe', 'Cd')
+        self.assertFalse(self.vms.put(self.vm(3, annotations=notes)))
+        self.assertTrue(self.vms.put(self.vm(4)))
+        self.assertIsNone(self.vms.boot_override(self.KEY))
+
     def test_late_answer_does_not_restore_vm(self):
         self.vms.put(self.vm(5))
         self.assertFalse(self.vms.put(self.vm(4, deletionTimestamp='t')))
@@ -266,3 +285,4 @@ class VirtualMachinesTestCase(base.BaseTestCase):
         self.vms.put(self.vm(name='b', uid='v'))
         first, second = self.vms._vms.values()
         self.assertIs(first.text, second.text)
+        self.assertIs(first.override, second.override)

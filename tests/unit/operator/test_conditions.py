@@ -26,9 +26,9 @@ NO_IPMI = bodies.body(authSecret={'name': 'key'}, ipmi={'enabled': False})
 
 LONG, COLON = (('ipmi', 'password'),), (('redfish', 'username'),)
 
-VM, SECRET, EMULATOR, ENDPOINT, READY = (
+VM, SECRET, EMULATOR, ENDPOINT, SERVICE, READY = (
     'VirtualMachineAvailable', 'SecretAvailable', 'BMCEmulatorReady',
-    'EndpointReady', 'Ready')
+    'EndpointReady', 'ServiceReady', 'Ready')
 
 HOST = {'apiVersion': 'metal3.io/v1alpha1', 'kind': 'BareMetalHost',
         'name': 'n0', 'uid': 'u'}
@@ -290,8 +290,9 @@ class ConditionsTestCase(base.BaseTestCase):
             with self.subTest(spec=body['spec'], type=type_, reason=reason):
                 by_type = {condition.type: condition
                            for condition in worded(body, state)}
-                self.assertEqual([VM, SECRET, EMULATOR, ENDPOINT, READY],
-                                 list(by_type))
+                self.assertEqual(
+                    [VM, SECRET, EMULATOR, ENDPOINT, SERVICE, READY],
+                    list(by_type))
                 condition = by_type[type_]
                 self.assertEqual((status, reason),
                                  (condition.status, condition.reason))
@@ -311,8 +312,12 @@ class ConditionsTestCase(base.BaseTestCase):
 
     def test_ready_requires_all_conditions(self):
         for body, state, *_ in CASES:
-            *parts, ready = worded(body, state)
+            *parts, service, ready = worded(body, state)
             self.assertEqual(all(part.status for part in parts), ready.status)
+            self.assertEqual(
+                (ready.status, ready.message,
+                 'ServiceReady' if ready.status else 'ServiceNotReady'),
+                (service.status, service.message, service.reason))
 
     def test_existence_in_other_namespace_is_not_revealed(self):
         body = bodies.cross_namespace()

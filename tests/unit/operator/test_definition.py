@@ -335,7 +335,11 @@ class DefinitionTestCase(server.ServerTestCase):
         made = await self.make(VM, 201)
         made['status'] = {
             'virtualMachine': 'vm', 'serviceIP': '10.0.0.7',
-            'clusterIP': '10.0.0.7', 'observedGeneration': 1,
+            'clusterIP': '10.0.0.7', 'loadBalancerIP': '192.0.2.1',
+            'observedGeneration': 1, 'authSecret': 'key',
+            'bootOverride': {
+                'mode': 'Oneshot', 'vmiUID': 'u', 'originalFirmware': 'UEFI',
+                'bootOrders': {'disk:root': 1, 'interface:default': 0}},
             'endpoints': {'ipmi': {'address': '10.0.0.7:623',
                                    'host': '10.0.0.7', 'port': 623},
                           'redfish': {'url': 'https://10.0.0.7/'},
@@ -345,27 +349,31 @@ class DefinitionTestCase(server.ServerTestCase):
                               'state': 'provisioned',
                               'consumer': 'HostClaim/team/c'},
             'conditions': [{
-                'type': 'Ready', 'status': 'True', 'reason': 'ServiceReady',
+                'type': type_, 'status': status, 'reason': 'ServiceReady',
                 'message': 'm', 'lastTransitionTime':
-                    '2026-11-21T14:00:00Z', 'observedGeneration': 1}]}
+                    '2026-11-21T14:00:00Z', 'observedGeneration': 1}
+                for type_, status in (('ServiceReady', 'Unknown'),
+                                      ('Ready', 'True'))]}
         stored = await self.call('PUT', BMCS + '/node/status', made, 200)
         self.assertEqual(made['status'], stored['status'])
         table = await self.call('GET', BMCS, expect=200, headers={
             'Accept': 'application/json;as=Table;v=v1;g=meta.k8s.io'})
+        # Those of KubeVirtBMC first, so that positions are the same.
+        columns = table['columnDefinitions'][1:]
         self.assertEqual(
-            ['VIRTUALMACHINE', 'ENDPOINT', 'IPMI', 'REDFISH', 'ROUTE', 'HOST',
-             'HOST STATE', 'CONSUMER', 'PLACEMENT', 'READY', 'AGE'],
-            [column['name'].upper()
-             for column in table['columnDefinitions']][1:])
+            ['VIRTUALMACHINE', 'SECRET', 'CLUSTERIP', 'SERVICEREADY', 'READY',
+             'AGE'],
+            [column['name'] for column in columns if not column['priority']])
         # kubectl shows the others with --output wide.
         self.assertEqual(
-            ['HOST', 'HOST STATE', 'CONSUMER', 'PLACEMENT'],
-            [column['name'].upper() for column in table['columnDefinitions']
-             if column['priority']])
+            ['IPMI', 'REDFISH', 'ROUTE', 'HOST', 'HOST STATE', 'CONSUMER',
+             'PLACEMENT'],
+            [column['name'] for column in columns if column['priority']])
         self.assertEqual(
-            ['node', 'vm', '10.0.0.7', '10.0.0.7:623', 'https://10.0.0.7/',
-             'node.apps.test', 'node', 'provisioned', 'HostClaim/team/c',
-             None, 'True'], table['rows'][0]['cells'][:11])
+            ['node', 'vm', 'key', '10.0.0.7', 'Unknown', '10.0.0.7:623',
+             'https://10.0.0.7/', 'node.apps.test', 'node', 'provisioned',
+             'HostClaim/team/c', None, 'True'],
+            table['rows'][0]['cells'][:13])
 
     async def test_invalid_validation_rule_is_refused(self):
         schema = self.definition['spec']['versions'][0]['schema'][

@@ -49,6 +49,24 @@ class EndpointsTestCase(base.BaseTestCase):
                 self.assertEqual(address,
                                  found.get('ipmi', {}).get('address'))
 
+    def test_addresses_in_fields_of_kubevirtbmc(self):
+        for fields, service, expected in (
+                ({}, bodies.service(), ('10.0.0.7', None)),
+                (BALANCED, balanced(), ('10.0.0.7', None)),
+                (BALANCED, balanced({'ip': '192.0.2.1'}, {'ip': '192.0.2.2'}),
+                 ('10.0.0.7', '192.0.2.1')),
+                # A name is no address.
+                (BALANCED, balanced({'hostname': 'lb.test'}),
+                 ('10.0.0.7', None)),
+                # What a load balancer of an earlier type has left.
+                ({}, balanced({'ip': '192.0.2.1'}), ('10.0.0.7', None)),
+                ({}, bodies.service(address='None'), (None, None)),
+                ({}, None, (None, None))):
+            with self.subTest(fields=fields, service=service):
+                found = endpoints.status(bodies.bmc(**fields), service)
+                self.assertEqual(expected, (found.get('clusterIP'),
+                                            found.get('loadBalancerIP')))
+
     def test_route_does_not_wait_for_a_load_balancer(self):
         live = {'status': {'ingress': [{'host': 'a.test', 'conditions': [
             {'type': 'Admitted', 'status': 'True'}]}]}}

@@ -35,6 +35,17 @@ class StatusTestCase(base.BaseTestCase):
         # The copy, because a pod mounts Secrets of its own namespace only.
         self.assertEqual('node-virtbmc-auth', made['authSecret'])
 
+    def test_boot_override_of_a_vm_that_may_be_used(self):
+        override = {'mode': 'Persistent'}
+        good = cases.state(boot_override=override)
+        self.assertEqual(override, status(good)['bootOverride'])
+        self.assertNotIn('bootOverride', status(cases.GOOD))
+        for body, vm in ((None, None),
+                         (None, bodies.vm(deletionTimestamp='now')),
+                         (bodies.cross_namespace(), bodies.vm('far'))):
+            self.assertNotIn('bootOverride', status(
+                cases.state(good, vm=vm), body))
+
     def test_missing_objects_have_no_fields(self):
         made = status(cases.state(secret=None, service=None))
         self.assertEqual({'observedGeneration', 'virtualMachine',
