@@ -12,10 +12,9 @@ ARGUMENTS = {
     'device': 'Cd', 'cert_id': 'Default', 'nic_id': 'default',
     'processor_id': 'CPU0', 'simple_storage_id': 'virtio',
     'storage_id': 'virtio', 'stg_id': 'virtio', 'drv_id': 'root',
-    'drive_id': 'root', 'vol_id': 'root',
+    'drive_id': 'root', 'vol_id': 'root', 'sensor_id': 'Power',
     'filename': 'x', 'session_id': '1', 'reference': 'Boot0001',
     'memory_id': 'RAM', 'firmware': 'BMC', 'controller_id': '1', 'entry': '1',
-    'sensor_id': 'Power',
 }
 
 
