@@ -31,6 +31,9 @@ VM, SECRET, EMULATOR, ENDPOINT, SERVICE, READY = (
     'VirtualMachineAvailable', 'SecretAvailable', 'BMCEmulatorReady',
     'EndpointReady', 'ServiceReady', 'Ready')
 
+#: Those that repeat another one.
+SUMMARIES = SERVICE, READY
+
 #: Reasons of `SERVICE`; the first also that of `READY`
 #: (``internal/controller/service/controller.go`` of KubeVirtBMC 0.10).
 SERVICE_READY, SERVICE_NOT_READY = 'ServiceReady', 'ServiceNotReady'

@@ -87,8 +87,8 @@ def of_change(old: abc.Iterable[objects.Condition] | None,
             reported = _REPORTED.get(type_, ())
             if reported is None or reason in reported:
                 changes.append(Event(NORMAL, reason, condition['message']))
-        elif reason not in _UNREPORTED and type_ not in (
-                conditions.SERVICE, conditions.READY):
+        elif (type_ not in conditions.SUMMARIES
+              and reason not in _UNREPORTED):
             changes.append(Event(WARNING, reason, condition['message']))
     return changes
 

@@ -189,10 +189,11 @@ def status(bmc: Bmc) -> abc.Iterator[findings.Finding]:
                              and placed.wanted and placed.slot is None)):
                 present[condition.type] = condition
     outdated = [type_ for type_, was in stored.items()
-                if type_ != conditions.READY
+                if type_ not in conditions.SUMMARIES
                 and (was.status, was.reason) != (present[type_].status,
                                                  present[type_].reason)]
-    present.pop(conditions.READY, None)
+    for type_ in conditions.SUMMARIES:
+        present.pop(type_, None)
     bad = [condition for condition in present.values()
            if not condition.status]
     # A waiting condition repeats the one that it waits for.

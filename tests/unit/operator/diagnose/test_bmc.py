@@ -68,7 +68,8 @@ class BmcTestCase(base.BaseTestCase):
                 (conditions.VM, 'VirtualMachineFound'),
                 (conditions.SECRET, 'SecretFound'),
                 (conditions.EMULATOR, 'EmulatorReady'),
-                (conditions.ENDPOINT, 'EndpointAssigned'))
+                (conditions.ENDPOINT, 'EndpointAssigned'),
+                (conditions.SERVICE, 'ServiceReady'))
             if type_ not in types))
 
     def test_ready(self):
@@ -97,7 +98,8 @@ class BmcTestCase(base.BaseTestCase):
         found = self.status()
         self.assertEqual([('problem', 'SecretIncomplete'),
                           ('warning', 'StatusOutdated')], fakes.brief(found))
-        self.assertIn('SecretAvailable', found[1].message)
+        self.assertEqual('Its status is not up to date: SecretAvailable.',
+                         found[1].message)
 
     def test_no_status(self):
         self.assertEqual(('problem', 'NotManaged'),
