@@ -18,8 +18,9 @@ from tools import locks
 
 ROOT = pathlib.Path(__file__).parents[2]
 
-# The package of a command that needs the extra of its name.
+# The packages of commands that need the extra of their name.
 CLUSTER = 'sushy_kubevirt.cluster'
+PDU = 'sushy_kubevirt.pdu'
 
 # Packages of this repository. Installed metadata maps other packages to their
 # distributions.
@@ -43,6 +44,7 @@ class RequirementsTestCase(base.BaseTestCase):
         self.runtime = names((ROOT / 'requirements.txt').read_text())
         self.extra = names(config['extras']['operator'])
         self.cluster = names(config['extras']['cluster'])
+        self.pdu = names(config['extras']['pdu'])
         self.runtime_and_tests = self.runtime | names(
             (ROOT / 'test-requirements.txt').read_text())
         self.distributions = metadata.packages_distributions()
@@ -61,7 +63,7 @@ class RequirementsTestCase(base.BaseTestCase):
         self.assertEqual([], self.missing(
             self.runtime, (
                 one for one in test_rooms.modules().items()
-                if not one[0].startswith(CLUSTER))))
+                if not one[0].startswith((CLUSTER, PDU)))))
 
     def test_cluster_extra_declares_what_the_command_imports_in_addition(self):
         self.assertEqual([], self.missing(
@@ -70,6 +72,14 @@ class RequirementsTestCase(base.BaseTestCase):
                 if one[0].startswith(CLUSTER))))
         self.assertEqual(set(), self.cluster & self.runtime)
         self.assertLessEqual(self.cluster, self.runtime_and_tests)
+
+    def test_pdu_extra_declares_what_the_command_imports_in_addition(self):
+        self.assertEqual([], self.missing(
+            self.runtime | self.pdu, (
+                one for one in test_rooms.modules().items()
+                if one[0].startswith(PDU))))
+        self.assertEqual(set(), self.pdu & self.runtime)
+        self.assertLessEqual(self.pdu, self.runtime_and_tests)
 
     def test_operator_extra_requires_nothing_more(self):
         # Users' commands name this extra; an empty one would be unknown.
@@ -109,7 +119,7 @@ class LocksTestCase(base.BaseTestCase):
     RUN_TIME = ('requirements.txt', 'sandbox/requirements.txt',
                 'sandbox/setup.cfg#testing', 'tools/requirements.txt')
     TESTS = (*RUN_TIME, 'setup.cfg#operator', 'setup.cfg#cluster',
-             'test-requirements.txt', 'doc/requirements.txt')
+             'setup.cfg#pdu', 'test-requirements.txt', 'doc/requirements.txt')
 
     def test_run_time(self):
         self.assertEqual([], self.problems('constraints.txt', *self.RUN_TIME))

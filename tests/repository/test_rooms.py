@@ -43,7 +43,13 @@ ALLOWED = {
         'sushy_kubevirt.redfish', 'flask', 'stevedore', 'sushy_tools'},
     'sushy_kubevirt.cmd': {
         'sushy_kubevirt.kube', 'sushy_kubevirt.operator',
-        'sushy_kubevirt.cluster', 'sushy_kubevirt.kubectl', 'cliff'},
+        'sushy_kubevirt.cluster', 'sushy_kubevirt.kubectl',
+        'sushy_kubevirt.pdu',
+        # Of the command for PDUs, which serves VMs itself.
+        'sushy_kubevirt.machine', 'cliff'},
+    'sushy_kubevirt.pdu': {
+        'sushy_kubevirt.kube', 'sushy_kubevirt.machine', 'pysnmp',
+        'virtualpdu'},
     'sushy_kubevirt.pod': {
         'sushy_kubevirt.kube', 'sushy_kubevirt.machine.cluster',
         'sushy_kubevirt.bmc.shares', 'sushy_kubevirt.redfish', 'flask',
