@@ -18,6 +18,7 @@ from oslotest import base
 from tests.clients import case
 from tests.clients import environment
 from tests.clients import table
+from tests.fixtures import checkout
 
 
 def client_classes():
@@ -38,6 +39,13 @@ class TableTestCase(base.BaseTestCase):
     def test_has_every_tested_client(self):
         self.assertEqual(sorted({one.CLIENT for one in client_classes()}),
                          sorted(self.clients))
+
+    def test_tests_in_other_suites_exist(self):
+        text = table.TABLE.with_suffix('.rst').read_text()
+        paths = re.findall(r'``(tests/[\w/]+)``', text)
+        self.assertLess(5, len(paths))
+        self.assertEqual([], [path for path in paths if not list(
+            (checkout.ROOT / path).glob('test_*.py'))])
 
     def test_clients_that_need_go(self):
         self.assertEqual(
