@@ -75,7 +75,7 @@ ALLOWED = {
     'sushy_kubevirt.remote': {
         'sushy_kubevirt.kube', 'sushy_kubevirt.operator.bmc_resources',
         'sushy_kubevirt.operator.credentials',
-        'sushy_kubevirt.operator.naming', 'urllib3'},
+        'sushy_kubevirt.operator.naming', 'urllib3', 'websockets'},
     'sushy_kubevirt.kubectl': {
         'sushy_kubevirt.kube', 'sushy_kubevirt.machine',
         'sushy_kubevirt.operator.bmc_resources', 'sushy_kubevirt.remote',

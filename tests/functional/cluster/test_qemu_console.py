@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """``console`` of ``sushy-kubevirt-cluster`` with a real guest (QEMU)."""
 
-import base64
 import os
 import pathlib
 import tempfile
@@ -55,12 +54,6 @@ class ConsoleTestCase(operator.OperatorTestCase):
         self.assertEqual(0, applied.wait_end(300), applied.output)
         console = self.start('console', 'lab-0')
         mark = console.wait(rb'is off\. The console connects').end()
-        # The command has become ipmitool; nobody else sees the password.
-        words = pathlib.Path(
-            f'/proc/{console.process.pid}/cmdline').read_bytes()
-        self.assertIn(b'sol\0activate', words)
-        data = self.kubectl.get('secret', 'lab-0-bmc')['data']
-        self.assertNotIn(base64.b64decode(data['password']), words)
 
         power = self.start('power', 'lab-0', 'on')
         self.assertEqual(0, power.wait_end(120), power.output)

@@ -43,7 +43,7 @@ class TutorialTestCase(base.FunctionalTestCase):
         for word in ('| large-0 | available |', 'CUSTOM_FAST', 'physnet1',
                      'nothing to do'):
             self.assertIn(word, said['Nodes'])
-        for word in '\nOn\n', '| Running |', '[terminated ipmitool]':
+        for word in '\nOn\n', '| Running |', 'Connected to the BMC of':
             self.assertIn(word, said['Power and console'])
         for word in ('memory_mb: 8192 -> 4096', '| small-2 | available |',
                      '| small-2 | removed '):
@@ -69,6 +69,6 @@ class ReadmeTestCase(operator.OperatorTestCase):
             [('Terminal', TERMINAL + '; export OS_CLOUD=lab'),
              (SECTION, *blocks)], home, self.sandbox.kubeconfig)[SECTION]
         for word in ('create | VirtualMachine', '| large-0 | available |',
-                     '| small-0 | Running', '[terminated ipmitool]',
+                     '| small-0 | Running', 'Connected to the BMC of',
                      '| small-0 | removed '):
             self.assertIn(word, said)

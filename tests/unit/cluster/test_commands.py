@@ -14,7 +14,6 @@ import fixtures
 from oslotest import base
 import yaml
 
-from sushy_kubevirt.cluster.commands import console
 from sushy_kubevirt.cluster import problems
 from sushy_kubevirt.cmd import cluster
 from sushy_kubevirt.kube import errors
@@ -311,21 +310,22 @@ class ReadersTestCase(commands_case.CommandsTestCase):
 
     def test_console(self):
         called = []
-        self.useFixture(fixtures.MonkeyPatch(
-            'os.execvpe', lambda *words: called.append(words)))
-        self.run_command('console', 'lab-1')
-        (program, words, environment), = called
-        password = live.password(self.api, 'lab-1')
-        self.assertEqual(console.PROGRAM, program)
-        self.assertNotIn(password, words)
-        self.assertEqual(password, environment['IPMI_PASSWORD'])
-        self.assertEqual(os.environ['PATH'], environment['PATH'])
 
-    def test_console_without_ipmitool(self):
-        self.useFixture(fixtures.EnvironmentVariable(
-            'PATH', str(self.folder)))
-        self.run_command('console', 'lab-1', expected=1)
-        self.assertIn('ipmitool is not installed', self.stderr)
+        def run(connect):
+            called.append(connect())
+            return 143
+        self.useFixture(fixtures.MonkeyPatch(
+            'sushy_kubevirt.remote.redfish.Client', lambda bmc, api: bmc))
+        self.useFixture(fixtures.MonkeyPatch(
+            'sushy_kubevirt.remote.console.run', run))
+        self.run_command('console', 'lab-1', expected=143)
+        (bmc,) = called
+        self.assertEqual(('lab-1', live.password(self.api, 'lab-1')),
+                         (bmc.name, bmc.password))
+
+    def test_console_of_unknown_node(self):
+        self.run_command('console', 'lab-99', expected=1)
+        self.assertIn('there is no VirtualMachineBMC', self.stderr)
 
     def test_power_of_unknown_node(self):
         self.run_command('power', 'lab-99', 'on', expected=1)
