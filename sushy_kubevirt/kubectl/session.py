@@ -3,20 +3,29 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
+import json
 import sys
+import time
 import typing
 
 if typing.TYPE_CHECKING:
     import argparse
+    from collections import abc
 
     from sushy_kubevirt.kube import client as kube_client
     from sushy_kubevirt.kube import objects
+    from sushy_kubevirt.machine import options
     from sushy_kubevirt.remote import endpoint
     from sushy_kubevirt.remote import redfish as bmc_redfish
 
 #: User-Agent and field manager.
 FIELD_MANAGER = 'kubectl-bmc'
+
+
+class UsageError(Exception):
+    """Arguments contradict each other."""
 
 
 class Session:
@@ -32,12 +41,16 @@ class Session:
     def _connected(self) -> tuple[kube_client.Client, str]:
         from sushy_kubevirt.kube import client
         from sushy_kubevirt.kube import connection
-        from sushy_kubevirt.machine import options
         server = connection.Connection.from_options(
             self.options.kubeconfig, self.options.context)
-        return (client.Client(server, options.Options(
-            connect_timeout=10, request_timeout=30, write_deadline=60,
-            page_size=500), FIELD_MANAGER), server.namespace or 'default')
+        return (client.Client(server, self._options, FIELD_MANAGER),
+                server.namespace or 'default')
+
+    @functools.cached_property
+    def _options(self) -> options.Options:
+        from sushy_kubevirt.machine import options
+        return options.Options(connect_timeout=10, request_timeout=30,
+                               write_deadline=60, page_size=500)
 
     @property
     def client(self) -> kube_client.Client:
@@ -49,6 +62,14 @@ class Session:
         """Namespace of ``--namespace``, or of the context."""
         return self.options.namespace or self._connected[1]
 
+    def until(self, deadline: float) -> kube_client.Client:
+        """Return the client, whose watches end at a time.
+
+        :param deadline: monotonic time in seconds
+        """
+        return self.client.with_options(dataclasses.replace(
+            self._options, watch_seconds=max(1, deadline - time.monotonic())))
+
     def find(self, name: str) -> objects.VirtualMachineBMC:
         """Find a BMC.
 
@@ -57,13 +78,14 @@ class Session:
         """
         from sushy_kubevirt.kube import errors
         from sushy_kubevirt.operator import bmc_resources
+        from sushy_kubevirt.operator import spec
         try:
             return self.client.get(bmc_resources.BMC, self.namespace, name)
         except errors.ObjectNotFound:
             pass
         matches = [bmc for items, _ in self.client.pages(
             bmc_resources.BMC, self.namespace) for bmc in items
-            if vm_of(bmc) == (self.namespace, name)]
+            if spec.read(bmc).vm == (self.namespace, name)]
         if not matches:
             raise errors.MachineError(
                 f'There is no BMC {name}, and none of a VM {name}, in '
@@ -82,9 +104,15 @@ class Session:
         :param name: its name, or that of its VM
         :raises: `errors.MachineError`
         """
+        from sushy_kubevirt.kube import objects
         from sushy_kubevirt.remote import endpoint
-        return endpoint.read(
-            self.find(name), endpoint.finder(self.client, self.namespace))
+        live = self.find(name)
+        bmc = endpoint.read(
+            live, endpoint.finder(self.client, self.namespace))
+        if not objects.holds(live, 'Ready'):
+            show(f'warning: BMC {bmc.name} is not ready: '
+                 f'{endpoint.not_ready(live)}', sys.stderr)
+        return bmc
 
     def redfish(self, name: str) -> bmc_redfish.Client:
         """Return a client of a BMC, which connects through the API server.
@@ -96,14 +124,6 @@ class Session:
         return redfish.Client(self.bmc(name), self.client)
 
 
-def vm_of(bmc: objects.VirtualMachineBMC) -> tuple[str, str]:
-    """Return namespace and name of a BMC's VM."""
-    spec = bmc.get('spec') or {}
-    vm = spec.get('virtualMachine') or spec.get('virtualMachineRef') or {}
-    return (vm.get('namespace') or bmc['metadata']['namespace'],
-            vm.get('name', ''))
-
-
 def show(text: object, file: typing.TextIO | None = None) -> None:
     """Print text without characters that would control the terminal.
 
@@ -111,3 +131,44 @@ def show(text: object, file: typing.TextIO | None = None) -> None:
     """
     from sushy_kubevirt.remote import wording
     print(wording.printable_lines(str(text)), file=file or sys.stdout)
+
+
+def table(columns: abc.Sequence[str],
+          rows: abc.Iterable[abc.Sequence[str]]) -> None:
+    """Print rows below their columns, as kubectl does."""
+    from sushy_kubevirt.remote import wording
+    lines = [columns, *([wording.printable(cell or '<none>') for cell in row]
+                        for row in rows)]
+    widths = [max(map(len, cells)) for cells in zip(*lines)]
+    for line in lines:
+        print('   '.join(cell.ljust(width) for cell, width
+                         in zip(line, widths)).rstrip())
+
+
+def serialized(value: typing.Any, form: str) -> str:
+    """Write a value as ``json`` or ``yaml``.
+
+    :param form: also ``documents``, of YAML, for a list
+    """
+    if form == 'json':
+        return json.dumps(value, indent=4)
+    import yaml
+    return yaml.safe_dump_all(
+        value if form == 'documents' else [value],
+        sort_keys=False).rstrip('\n')
+
+
+def add_name(parser: argparse.ArgumentParser) -> None:
+    """Declare the argument of commands for a BMC."""
+    parser.add_argument('name', metavar='NAME',
+                        help='name of the BMC, or of its VM')
+
+
+def add_timeout(parser: argparse.ArgumentParser, seconds: int) -> None:
+    """Declare the option of commands that wait.
+
+    :param seconds: the default
+    """
+    parser.add_argument('--timeout', metavar='SECONDS', type=int,
+                        default=seconds, help='longest wait (default: '
+                                              '%(default)s)')

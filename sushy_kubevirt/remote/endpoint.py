@@ -118,10 +118,9 @@ def read(live: objects.VirtualMachineBMC, find: Find) -> Bmc:
         raise BmcUnavailable(
             name, f"Secret {status['authSecret']} has no usable {key}")
     redfish, ipmi = endpoints.get('redfish'), endpoints.get('ipmi') or {}
-    host, ports, authority = ipmi.get('host') or '', {}, None
+    ports, authority = {}, None
     if redfish:
         url = urllib.parse.urlsplit(redfish['url'])
-        host = url.hostname or host
         ports[url.scheme] = url.port or {'https': 443, 'http': 80}[url.scheme]
         authority = redfish.get('certificateAuthority')
     ca = None
@@ -131,7 +130,8 @@ def read(live: objects.VirtualMachineBMC, find: Find) -> Bmc:
             name).get('data', {}).get(authority['key'])
     metadata = secret['metadata']
     return Bmc(
-        host, redfish_port=ports.get('https'), ipmi_port=ipmi.get('port'),
+        address(endpoints), redfish_port=ports.get('https'),
+        ipmi_port=ipmi.get('port'),
         username=credentials.text(secret['data'][credentials.USERNAME]),
         password=credentials.text(secret['data'][credentials.PASSWORD]), ca=ca,
         revision=f"{metadata['uid']}/{metadata['resourceVersion']}",
@@ -139,6 +139,16 @@ def read(live: objects.VirtualMachineBMC, find: Find) -> Bmc:
         authority=authority['configMap'] if authority else '',
         http_port=ports.get('http'), name=name,
         namespace=live['metadata'].get('namespace', ''))
+
+
+def address(endpoints: objects.Json) -> str:
+    """Return the address of a BMC for clients, '' while there is none.
+
+    :param endpoints: ``status.endpoints``
+    """
+    url = (endpoints.get('redfish') or {}).get('url') or ''
+    return (urllib.parse.urlsplit(url).hostname
+            or (endpoints.get('ipmi') or {}).get('host') or '')
 
 
 def not_ready(live: objects.VirtualMachineBMC) -> str:

@@ -108,7 +108,7 @@ class Client:
         response = self.request('POST', path, json=body or {})
         return response.json() if response.data else {}
 
-    def patch(self, path: str, body: object) -> None:
+    def patch(self, body: object, path: str = SYSTEM) -> None:
         """Change a resource.
 
         :raises: `endpoint.BmcUnavailable`; `errors.MachineError`
@@ -131,6 +131,10 @@ class Client:
         self.post(f'{SYSTEM}/Actions/ComputerSystem.Reset',
                   {'ResetType': reset_type})
 
+    def error(self, reason: str) -> endpoint.BmcUnavailable:
+        """Return an error of this BMC, to be raised."""
+        return endpoint.BmcUnavailable(self.bmc.name, reason)
+
     def request(self, method: str, path: str,
                 headers: abc.Mapping[str, str] | None = None,
                 **options: typing.Any) -> urllib3.BaseHTTPResponse:
@@ -147,8 +151,7 @@ class Client:
                 raise self._refusal(response.status, response.data)
             return response
         except (urllib3.exceptions.HTTPError, OSError) as error:
-            raise endpoint.BmcUnavailable(
-                self.bmc.name, self._reason(error)) from error
+            raise self.error(self._reason(error)) from error
 
     def _refusal(self, status: int, body: bytes) -> endpoint.BmcUnavailable:
         text = message(body) or f'HTTP status {status}'

@@ -78,8 +78,9 @@ ALLOWED = {
         'sushy_kubevirt.operator.naming', 'urllib3', 'websockets'},
     'sushy_kubevirt.kubectl': {
         'sushy_kubevirt.kube', 'sushy_kubevirt.machine',
-        'sushy_kubevirt.operator.bmc_resources', 'sushy_kubevirt.remote',
-        'yaml'},
+        'sushy_kubevirt.operator.bmc_resources',
+        'sushy_kubevirt.operator.naming', 'sushy_kubevirt.operator.spec',
+        'sushy_kubevirt.remote', 'yaml'},
     'sushy_kubevirt.cluster': {
         'sushy_kubevirt.kube', 'sushy_kubevirt.machine',
         'sushy_kubevirt.operator.credentials',

@@ -1,35 +1,94 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``kubectl bmc power``."""
+"""Show or change the power state of a VM, as its BMC reports it.
+
+Without --wait it is printed as it is just after the request: On, Off,
+PoweringOn, PoweringOff or Paused. A reason why the VM does not work goes to
+standard error.
+"""
 
 from __future__ import annotations
 
+import argparse
+import sys
+import time
 import typing
 
 from sushy_kubevirt.kubectl import session as sessions
 
 if typing.TYPE_CHECKING:
-    import argparse
+    from sushy_kubevirt.kube import objects
+    from sushy_kubevirt.remote import redfish
+
+EXAMPLES = """\
+kubectl bmc power node-0
+kubectl bmc power node-0 on --wait
+"""
 
 STATUS = 'status'
 
-#: Actions and Redfish's ``ResetType``.
-ACTIONS = {'on': 'On', 'off': 'ForceOff', 'cycle': 'PowerCycle',
-           'reset': 'ForceRestart', 'shutdown': 'GracefulShutdown'}
+#: Actions, Redfish's ``ResetType`` and the state that they lead to.
+ACTIONS = {'on': ('On', 'On'), 'off': ('ForceOff', 'Off'),
+           'cycle': ('PowerCycle', 'On'), 'reset': ('ForceRestart', 'On'),
+           'shutdown': ('GracefulShutdown', 'Off')}
+
+#: Those after which another guest runs.
+_RESTARTS = 'cycle', 'reset'
+
+#: Seconds between two requests while waiting.
+_POLL_SECONDS = 1
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument('name', metavar='NAME', help='BMC or VM')
+    sessions.add_name(parser)
     parser.add_argument(
         'action', metavar='ACTION', nargs='?', default=STATUS,
         choices=(*ACTIONS, STATUS),
-        help=f"{', '.join(ACTIONS)} or {STATUS} (default: %(default)s)")
+        help='on, off (as by pulling the plug), cycle or reset (off and on), '
+             'shutdown (asks the guest), status (the default)')
+    parser.add_argument('--wait', action='store_true',
+                        help='wait until the state is reached')
+    sessions.add_timeout(parser, 300)
 
 
 def run(session: sessions.Session, options: argparse.Namespace) -> int:
     """Request the action and print the power state."""
     client = session.redfish(options.name)
+    system = client.get()
     if options.action != STATUS:
-        client.reset(ACTIONS[options.action])
-    sessions.show(client.power_state())
+        before = system
+        reset_type, state = ACTIONS[options.action]
+        client.reset(reset_type)
+        system = client.get()
+        if options.wait:
+            restarted = options.action in _RESTARTS
+            deadline = time.monotonic() + options.timeout
+            while system['PowerState'] != state or restarted and (
+                    system.get('LastResetTime') == before.get(
+                        'LastResetTime')):
+                _check(client, system, options, deadline)
+                time.sleep(_POLL_SECONDS)
+                system = client.get()
+    sessions.show(system['PowerState'])
+    for text in _conditions(system):
+        sessions.show(text, sys.stderr)
     return 0
+
+
+def _check(client: redfish.Client, system: objects.Json,
+           options: argparse.Namespace, deadline: float) -> None:
+    """Raise an error if waiting is in vain or has taken too long."""
+    problem = ' '.join(_conditions(system))
+    if time.monotonic() > deadline:
+        problem = problem or f'it is {system["PowerState"]} after ' \
+            f'{options.timeout} s' + ('' if options.action != 'shutdown' else
+                                      ': the guest may ignore it; "off" does '
+                                      'not ask it')
+    elif system.get('Status', {}).get('Health') != 'Critical':
+        return
+    raise client.error(problem)
+
+
+def _conditions(system: objects.Json) -> list[str]:
+    return [condition['Message'] for condition
+            in system.get('Status', {}).get('Conditions') or ()]

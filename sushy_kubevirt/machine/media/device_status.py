@@ -28,11 +28,12 @@ if typing.TYPE_CHECKING:
 def medium(device: model.Device, entry: media_annotation.Entry | None,
            state: vm_state.VmState,
            observed: import_watcher.ObservedVolume | None,
-           gates: feature_gates.Gates) -> model.Medium | None:
+           gates: feature_gates.Gates | None = None) -> model.Medium | None:
     """Build the medium of a device, None for an empty one.
 
     :param entry: of the device
     :param observed: its DataVolume, None while that is unknown
+    :param gates: without them, the medium has no ``restart_cause``
     """
     if entry is None or not drives.holds(state.vm, entry.drive, entry.volume):
         return None
@@ -43,8 +44,9 @@ def medium(device: model.Device, entry: media_annotation.Entry | None,
     return _medium(
         entry, state=status.state, progress=status.progress,
         reason=status.reason, message=status.message, pending_restart=waits,
-        restart_cause=waits and drives.restart_cause(
-            state, device, entry.drive, gates.why_no_cdrom_hotplug()) or '',
+        restart_cause=drives.restart_cause(
+            state, device, entry.drive, gates.why_no_cdrom_hotplug())
+        if waits and gates is not None else '',
         task=entry.id)
 
 

@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Create a BMC for a VM, and wait until it is ready.
+
+The operator makes its account: "kubectl bmc credentials NAME" shows it.
+Ctrl-C ends the wait; the BMC stays.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+import typing
+
+from sushy_kubevirt.kubectl import session as sessions
+
+if typing.TYPE_CHECKING:
+    from sushy_kubevirt.kube import objects
+
+EXAMPLES = """\
+kubectl bmc create node-0
+kubectl bmc create node-0 --shared
+kubectl bmc create node-0 --dry-run=client -o yaml
+"""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument('vm', metavar='VM', help='name of the VM')
+    parser.add_argument('--name', metavar='NAME',
+                        help="name of the BMC (default: the VM's)")
+    parser.add_argument('--secret', metavar='NAME',
+                        help='Secret with username and password; without it, '
+                             'the operator makes one')
+    parser.add_argument('--shared', action='store_true',
+                        help='in a pod with other BMCs of the namespace')
+    parser.add_argument('--host', action=argparse.BooleanOptionalAction,
+                        help='whether Metal3 gets a BareMetalHost of it, if '
+                             'the operator creates these')
+    parser.add_argument('--dry-run', choices=('none', 'client'),
+                        default='none', help='client: only print the object')
+    parser.add_argument('-o', '--output', choices=('yaml', 'json'),
+                        help='print the object')
+    sessions.add_timeout(parser, 120)
+
+
+def run(session: sessions.Session, options: argparse.Namespace) -> int:
+    """Create the object, and wait."""
+    from sushy_kubevirt.kube import errors
+    from sushy_kubevirt.operator import bmc_resources
+    body = manifest(session.namespace, options)
+    name = body['metadata']['name']
+    if options.dry_run == 'client':
+        sessions.show(sessions.serialized(body, options.output or 'yaml'))
+        return 0
+    try:
+        created = session.client.create(
+            bmc_resources.BMC, session.namespace, body)
+    except errors.Conflict as error:
+        raise errors.MachineError(
+            f'There is a BMC {name} already: see "kubectl bmc list"'
+        ) from error
+    if options.output:
+        sessions.show(sessions.serialized(created, options.output))
+    else:
+        sessions.show(f'virtualmachinebmc.bmc.kubevirt.io/{name} created')
+    _wait(session, created, options.timeout)
+    return 0
+
+
+def manifest(namespace: str, options: argparse.Namespace) -> objects.Json:
+    """Make the VirtualMachineBMC."""
+    from sushy_kubevirt.operator import naming
+    spec: objects.Json = {'virtualMachine': {'name': options.vm}}
+    if options.secret:
+        spec['authSecret'] = {'name': options.secret}
+    if options.shared:
+        spec['placement'] = 'Shared'
+    if options.host is not None:
+        spec['bareMetalHost'] = {'enabled': options.host}
+    return {'apiVersion': naming.API_VERSION, 'kind': naming.KIND,
+            'metadata': {'name': options.name or options.vm,
+                         'namespace': namespace}, 'spec': spec}
+
+
+def _wait(session: sessions.Session, bmc: objects.VirtualMachineBMC,
+          seconds: int) -> None:
+    """Wait until a BMC is ready, and print what it waits for.
+
+    :raises: `errors.MachineError`
+    """
+    from sushy_kubevirt.kube import errors
+    from sushy_kubevirt.kube import objects
+    from sushy_kubevirt.operator import bmc_resources
+    from sushy_kubevirt.remote import endpoint
+    name, told = bmc['metadata']['name'], ''
+    deadline = time.monotonic() + seconds
+    version = bmc['metadata']['resourceVersion']
+    while time.monotonic() < deadline:
+        watch = session.until(deadline).watch(
+            bmc_resources.BMC, session.namespace, version,
+            field_selector=f'metadata.name={name}')
+        try:
+            for kind, live in watch:
+                version = live['metadata']['resourceVersion']
+                if kind == 'BOOKMARK':
+                    continue
+                if kind == 'DELETED':
+                    raise errors.MachineError(f'BMC {name} was deleted')
+                if objects.holds(live, 'Ready'):
+                    sessions.show(f'BMC {name} is ready')
+                    return
+                if (text := endpoint.not_ready(live)) != told:
+                    told = text
+                    sessions.show(text, sys.stderr)
+        finally:
+            watch.stop()
+    raise errors.MachineError(
+        f'BMC {name} is not ready after {seconds} s: '
+        + (told or 'the operator does not answer; is it installed?'))
