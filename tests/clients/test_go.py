@@ -9,8 +9,10 @@ import re
 import secrets
 import unittest
 
+from kubevirt_sandbox.testing import machines
 from tests.clients import case
 from tests.clients import environment
+from tests.fixtures import operator
 
 _WITHOUT_GO = environment.without_go()
 
@@ -99,6 +101,28 @@ class BmclibTestCase(GoTestCase):
                 self.assertIn(reached.lower(), self.run_program(
                     driver, 'power', 'status').lower())
             self.record(f'SetPowerState ({driver})')
+
+    def test_machine_of_kubevirtbmc(self):
+        """Machines of Rufio name the Service and the HTTP port."""
+        self.sandbox.create('virtualmachines', machines.vm(
+            'rack', 'Halted', case.NAMESPACE))
+        bmc = operator.bmc_manifest('rack-bmc')
+        bmc['spec'] = {'virtualMachineRef': {'name': 'rack'},
+                       'authSecretRef': {'name': f'{case.NAME}-bmc'}}
+        self.kubectl.apply(bmc)
+        self.kubectl.wait('vmbmc/rack-bmc', 'condition=Ready')
+        address = self.kubectl.get('service', 'rack-virtbmc')['spec'][
+            'clusterIP']
+        for count, (driver, host) in enumerate((
+                ('gofish', f'http://{address}'), ('ipmitool', address)), 1):
+            program = ('env', f'BMC_HOST={host}', 'BMC_REDFISH_PORT=80',
+                       environment.GO_BIN / self.CLIENT, driver)
+            self.run_command(*program, 'boot', 'pxe')
+            self.run_command(*program, 'power', 'on')
+            self.assertEqual('Pxe', self.sandbox.wait_boot(
+                'rack', count)['class'])
+            self.run_command(*program, 'power', 'off')
+            self.sandbox.wait_stopped('rack')
 
     def test_boot_device(self):
         for driver in self.both():

@@ -17,7 +17,7 @@
 //	bmclib DRIVER delete USER
 //
 // DRIVER is gofish or ipmitool. Environment: BMC_HOST, BMC_USER, BMC_PASSWORD,
-// and SSL_CERT_FILE with the CA.
+// optionally BMC_REDFISH_PORT, and SSL_CERT_FILE with the CA.
 package main
 
 import (
@@ -51,8 +51,12 @@ func show[T any](value T, err error) {
 
 func main() {
 	ctx := context.Background()
+	options := []bmclib.Option{bmclib.WithSecureTLS(nil)}
+	if port := os.Getenv("BMC_REDFISH_PORT"); port != "" {
+		options = append(options, bmclib.WithRedfishPort(port))
+	}
 	client := bmclib.NewClient(os.Getenv("BMC_HOST"), os.Getenv("BMC_USER"),
-		os.Getenv("BMC_PASSWORD"), bmclib.WithSecureTLS(nil))
+		os.Getenv("BMC_PASSWORD"), options...)
 	client.Registry.Drivers = client.Registry.For(os.Args[1])
 	check(client.Open(ctx))
 	defer client.Close(ctx)
