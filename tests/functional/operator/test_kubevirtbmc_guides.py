@@ -150,9 +150,16 @@ class GuideTestCase(transcript_case.TranscriptCase):
 
     def test_getting_started(self):
         address = self.start()
-        row = self.shell('kubectl get virtualmachinebmc test-bmc -n default')
-        for word in 'testvm', 'True':
-            self.assertIn(word, row.splitlines()[1].split())
+        names, row = map(str.split, self.shell(
+            'kubectl get virtualmachinebmc test-bmc -n default').splitlines())
+        shown = dict(zip(names, row, strict=False))
+        ip = self.shell('kubectl get virtualmachinebmc test-bmc -n default '
+                        "-o jsonpath='{.status.clusterIP}'")
+        self.assertEqual(('testvm', 'bmc-secret', ip, 'True'), tuple(
+            shown[name] for name in (
+                'VIRTUALMACHINE', 'SECRET', 'CLUSTERIP', 'SERVICEREADY')))
+        self.shell('curl --fail -s -u admin:admin123 '
+                   f'http://{ip}/redfish/v1/Systems/1')
         found = self.shell('kubectl get pods,services -n default -l '
                            f'{kubevirtbmc.LABEL}=test-bmc')
         self.assertRegex(found, r'\npod/test-bmc-virtbmc-\S+ +1/1 +Running ')
