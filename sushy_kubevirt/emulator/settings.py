@@ -123,6 +123,9 @@ _true_or_false = _checked(lambda value: isinstance(value, bool),
 _number = _checked(
     lambda value: _is_number(value, int) and 0 <= value <= 1000,
     'must be a number from 0 to 1000')
+_percent = _checked(
+    lambda value: _is_number(value, int) and value in options.SIZE_MARGINS,
+    f'must be a number of per cent from 0 to {options.SIZE_MARGINS[-1]}')
 _session_timeout = _checked(
     lambda value: _is_number(value, int) and 30 <= value <= _DAY,
     'must be a number of seconds from 30 to 86400')
@@ -286,6 +289,8 @@ _MACHINE: _Table = {
 _MEDIA: _Table = {
     'MEDIA_STORAGE_CLASS': ('storage_class', _text),
     'MEDIA_ACCESS_MODE': ('access_mode', _text),
+    'MEDIA_VOLUME_MODE': ('volume_mode', _choice('Filesystem', 'Block')),
+    'MEDIA_SIZE_MARGIN': ('size_margin', _percent),
     'MEDIA_MINIMUM_SIZE': ('minimum_size', _size),
     'MEDIA_DEFAULT_SIZE': ('default_size', _size),
     'MEDIA_MODE': ('mode', _choice('auto', 'import', 'upload')),
@@ -293,6 +298,9 @@ _MEDIA: _Table = {
     'MEDIA_PROBE_SECONDS': ('probe_seconds', _seconds),
     **{'MEDIA_' + name: row for name, row in _URLS.items()},
     'MEDIA_CA_FILE': ('ca_file', _certificates),
+    'MEDIA_CA_CONFIG_MAP': ('ca_config_map', _checked(
+        lambda value: isinstance(value, str) and _NAME.fullmatch(value),
+        'must be the name of a ConfigMap')),
     'MEDIA_VERIFY': ('verify', _true_or_false),
     'MEDIA_UPLOAD_PROXY_URL': ('upload_proxy_url', _checked(
         _is_url, 'must be a URL such as https://cdi-uploadproxy.cdi.svc')),

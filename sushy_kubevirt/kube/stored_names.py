@@ -121,6 +121,10 @@ LOAD_BALANCER_CLASS = _operator(
 ALLOW_FROM = _operator(
     ANNOTATION, 'allow-from', 'VM, and Secret with credentials',
     'its user removes it', writer='user')
+SIZE_MARGIN = _store(
+    ANNOTATION, f'{OPERATOR_GROUP}/datavolume-size-margin',
+    'VirtualMachineBMC', 'user, as for KubeVirtBMC',
+    'its user removes it')
 VIRTUAL = _operator(LABEL, 'virtual', 'BareMetalHost')
 BMC_UID = _operator(LABEL, 'bmc-uid', 'BareMetalHost and its Secret')
 SECRET_VERSION = _operator(

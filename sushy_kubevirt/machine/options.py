@@ -10,6 +10,13 @@ from __future__ import annotations
 import dataclasses
 
 
+#: Valid values of `MediaOptions.size_margin`.
+SIZE_MARGINS = range(1001)
+
+#: Key of `MediaOptions.ca_config_map`.
+CA_KEY = 'ca.pem'
+
+
 @dataclasses.dataclass(frozen=True)
 class UrlOptions:
     """Which hosts of clients' URLs are allowed, see `media.url_policy`."""
@@ -53,6 +60,14 @@ class MediaOptions(UrlOptions):
     #: PVCs of a provisioner that it does not know.
     access_mode: str = 'ReadWriteOnce'
 
+    #: Volume mode of the PVCs, ``Filesystem`` or ``Block``; None for what
+    #: CDI's StorageProfile recommends for storage class and access mode.
+    volume_mode: str | None = None
+
+    #: Per cent by which a PVC is larger than its image, as for a storage
+    #: class whose overhead is larger than CDI assumes.
+    size_margin: int = 0
+
     #: What downloads an image: ``import``, CDI; ``upload``, the BMC, which
     #: streams it through CDI's upload proxy; ``auto``, CDI where possible.
     mode: str = 'auto'
@@ -70,6 +85,10 @@ class MediaOptions(UrlOptions):
     #: File of CA certificates (PEM) for servers of images, in addition to the
     #: system's.
     ca_file: str | None = None
+
+    #: ConfigMap in the VM's namespace with more of them, under `CA_KEY`. It is
+    #: read for every image, so it may change.
+    ca_config_map: str | None = None
 
     #: Default of certificate verification; clients can change it by device.
     verify: bool = True

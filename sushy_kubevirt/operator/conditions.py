@@ -14,6 +14,7 @@ import typing
 
 from sushy_kubevirt.kube import objects
 from sushy_kubevirt.kube import stored_names
+from sushy_kubevirt.machine import options
 from sushy_kubevirt.operator import credentials
 from sushy_kubevirt.operator import deployments
 from sushy_kubevirt.operator import endpoints
@@ -46,6 +47,7 @@ OWNED_BY_HOST = 'SecretOwnedByHost'
 NAME_TAKEN = 'NameTaken'
 REFUSED = 'Refused'
 SECOND_NAME_TAKEN = 'SecondServiceNameTaken'
+MARGIN_INVALID = 'SizeMarginInvalid'
 
 #: Reasons of `EMULATOR` that follow from another condition.
 WAITING = ('WaitingForVirtualMachine', 'WaitingForSecret',
@@ -191,6 +193,10 @@ WORDS: dict[str, dict[Cause, Words]] = {
         Cause.SHARED_POD_READY: Words(
             'EmulatorReady',
             'The pod of Deployment {deployment} serves the BMC.'),
+        Cause.SIZE_MARGIN_INVALID: Words(
+            MARGIN_INVALID, 'The pod is ready. The BMC ignores the annotation '
+            f'{stored_names.SIZE_MARGIN}={{margin}}. Set a whole number of '
+            f'per cent from 0 to {options.SIZE_MARGINS[-1]}, or remove it.'),
     },
     ENDPOINT: {
         Cause.NAME_TAKEN: _NAME_TAKEN,
@@ -323,6 +329,7 @@ def _fields(bmc: spec.Bmc, facts: facts.Facts,
         'unusable': ' and '.join(keys),
         'advice': ' '.join(_advice(bmc, verdict)),
         'networks': ', '.join(bmc.refused_networks),
+        'margin': repr(bmc.media.margin[:20]),
         'deployment': slot.name if slot else naming.base(bmc.name),
         'pods': f'--namespace {bmc.namespace} --selector ' + (
             f'{stored_names.SHARD}={slot.shard}' if slot

@@ -15,6 +15,7 @@ import json
 import typing
 
 from sushy_kubevirt.kube import objects
+from sushy_kubevirt.kube import stored_names
 from sushy_kubevirt.operator import naming
 from sushy_kubevirt.operator import spec
 from sushy_kubevirt.pod import options_file
@@ -39,11 +40,18 @@ _OURS = options_file.PREFIX
 #: Option without which the web page is served.
 WEB_PAGE = _OURS + 'WEB_PAGE'
 
+#: Option that names a ConfigMap, which the pod has to have the right to read.
+CA_CONFIG_MAP = _OURS + 'MEDIA_CA_CONFIG_MAP'
+
 # What messages to a BMC's clients call the options of the emulator: fields of
 # the resource, and options of the operator.
 _FIELDS = {
     'MEDIA_STORAGE_CLASS': 'spec.virtualMedia.storageClassName',
     'MEDIA_ACCESS_MODE': 'spec.virtualMedia.accessMode',
+    'MEDIA_VOLUME_MODE': 'spec.virtualMedia.volumeMode',
+    'MEDIA_SIZE_MARGIN': f'annotation {stored_names.SIZE_MARGIN}',
+    'MEDIA_CA_CONFIG_MAP':
+    'spec.redfish.virtualMedia.tls.caBundleConfigMapRef',
     'MEDIA_MODE': 'spec.virtualMedia.mode',
     'MEDIA_DEFAULT_SIZE': 'spec.virtualMedia.defaultSize',
     'MEDIA_ALLOWED_HOSTS': 'spec.virtualMedia.allowedHosts',
@@ -152,6 +160,9 @@ def _options(bmc: spec.Bmc) -> abc.Iterator[tuple[str, typing.Any]]:
             ('RUN_STRATEGY', bmc.run_strategy),
             ('MEDIA_STORAGE_CLASS', media.storage_class),
             ('MEDIA_ACCESS_MODE', media.access_mode),
+            ('MEDIA_VOLUME_MODE', media.volume_mode),
+            ('MEDIA_SIZE_MARGIN', media.size_margin),
+            ('MEDIA_CA_CONFIG_MAP', media.ca_config_map),
             ('MEDIA_MODE', media.mode),
             ('MEDIA_DEFAULT_SIZE', media.default_size),
             ('MEDIA_ALLOW_LOOPBACK', media.allow_loopback),

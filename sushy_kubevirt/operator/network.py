@@ -21,8 +21,8 @@ CLUSTER_IP, NODE_PORT, LOAD_BALANCER = (
 #: Annotation of a Service: networks that its load balancer admits.
 _SOURCE_RANGES = 'service.beta.kubernetes.io/load-balancer-source-ranges'
 
-#: Prefixes of annotations that users cannot set: the operator's own, and
-#: kubectl's, which contain the applied object.
+#: Prefixes of labels and annotations that users cannot set: the operator's
+#: own, and kubectl's, which contain the applied object.
 _RESERVED_PREFIXES = naming.GROUP + '/', 'kubectl.kubernetes.io/'
 
 #: Fields that the cluster sets, and that a replacement has to keep.
@@ -60,7 +60,8 @@ def service(bmc: spec.Bmc, slot: placement.Slot | None = None) -> objects.Json:
         for port in ports:
             port['targetPort'] = _FIRST_PORTS[port['name']] + slot.number
     metadata = naming.metadata(bmc, naming.base(bmc.name))
-    annotations = permitted_annotations(wanted.annotations)
+    metadata['labels'] = {**permitted(wanted.labels), **metadata['labels']}
+    annotations = permitted(wanted.annotations)
     if _SOURCE_RANGES in annotations:
         annotations[_SOURCE_RANGES] = _ranges(annotations[_SOURCE_RANGES])
     if annotations:
@@ -102,8 +103,8 @@ def _network(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
         (mapped, network.prefixlen - 96)) if mapped else network
 
 
-def permitted_annotations(wanted: abc.Mapping[str, str]) -> dict[str, str]:
-    """Remove the annotations that users cannot set."""
+def permitted(wanted: abc.Mapping[str, str]) -> dict[str, str]:
+    """Remove the labels or annotations that users cannot set."""
     return {name: value for name, value in wanted.items()
             if not name.startswith(_RESERVED_PREFIXES)}
 
@@ -116,6 +117,7 @@ def vm_service(bmc: spec.Bmc,
     :param slot: as in `service`
     """
     body = service(dataclasses.replace(bmc, service=spec.Service(
+        labels=bmc.service.labels,
         redfish_port=spec.HTTP_PORT if bmc.redfish.plain else 443)), slot)
     metadata = body['metadata']
     metadata['name'] = naming.vm_service(bmc)

@@ -101,17 +101,28 @@ def rules(bmc: spec.Bmc, uploads: bool = False) -> list[objects.Json]:
     """
     vms = [bmc.vm.name]
     return rules_for(vms, vms if bmc.redfish.enabled else [],
-                     vms if bmc.redfish.display else [], uploads)
+                     vms if bmc.redfish.display else [], uploads,
+                     authorities(bmc))
+
+
+def authorities(bmc: spec.Bmc) -> list[str]:
+    """List the names of ConfigMaps with CA certificates, in the namespace of
+    the VM, that the pod of a BMC reads."""
+    name = bmc.media.ca_config_map
+    return [name] if name and bmc.redfish.enabled and (
+        bmc.vm.namespace == bmc.namespace) else []
 
 
 def rules_for(vms: list[str], redfish: list[str], displays: list[str],
-              uploads: bool = False) -> list[objects.Json]:
+              uploads: bool = False,
+              authorities: abc.Sequence[str] = ()) -> list[objects.Json]:
     """Make the rules of a Role for some VMs.
 
     :param vms: their names
     :param redfish: names of those whose BMCs have Redfish
     :param displays: names of those whose display clients can see
     :param uploads: whether these can upload images
+    :param authorities: names of ConfigMaps with CA certificates of users
     """
     given = [
         # Inventory and state; boot order, firmware, run strategy,
@@ -148,6 +159,8 @@ def rules_for(vms: list[str], redfish: list[str], displays: list[str],
         if uploads:
             given.append(rule('upload.cdi.kubevirt.io',
                               ['uploadtokenrequests'], ['create']))
+    if authorities:
+        given.append(rule('', ['configmaps'], ['get'], [*authorities]))
     return given
 
 

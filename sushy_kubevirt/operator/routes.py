@@ -51,7 +51,7 @@ def route(bmc: spec.Bmc, authority: str) -> objects.Json:
     assert wanted is not None
     metadata = naming.metadata(bmc, naming.route(bmc))
     metadata['labels'] = {**wanted.labels, **metadata['labels']}
-    annotations = network.permitted_annotations(wanted.annotations)
+    annotations = network.permitted(wanted.annotations)
     if annotations:
         metadata['annotations'] = annotations
     tls = {'termination': wanted.termination}

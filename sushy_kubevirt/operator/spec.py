@@ -16,7 +16,9 @@ import re
 import typing
 
 from sushy_kubevirt.kube import objects
+from sushy_kubevirt.kube import stored_names
 from sushy_kubevirt.machine.media import url_policy
+from sushy_kubevirt.machine import options
 
 #: Ports of a BMC's Service that KubeVirtBMC's clients use.
 HTTP_PORT, IPMI_PORT = 80, 623
@@ -59,6 +61,7 @@ class Service:
     type: str = 'ClusterIP'
     load_balancer_class: str | None = None
     annotations: dict[str, str] = dataclasses.field(default_factory=dict)
+    labels: dict[str, str] = dataclasses.field(default_factory=dict)
     redfish_port: int = 443
     ipmi_port: int = IPMI_PORT
     redfish_node_port: int | None = None
@@ -93,7 +96,11 @@ class NetworkPolicy:
 @dataclasses.dataclass(frozen=True)
 class Media:
     """See the options of virtual media in ``kubevirt.conf``; None and () are
-    their defaults."""
+    their defaults.
+
+    :param ca_config_map: name of a ConfigMap of the BMC's namespace
+    :param margin: text of the annotation `stored_names.SIZE_MARGIN`
+    """
 
     storage_class: str | None = None
     access_mode: str | None = None
@@ -102,6 +109,16 @@ class Media:
     allowed_hosts: tuple[str, ...] = ()
     allow_loopback: bool = False
     verify: bool = True
+    volume_mode: str | None = None
+    ca_config_map: str | None = None
+    margin: str = '0'
+
+    @property
+    def size_margin(self) -> int | None:
+        """The margin in per cent; None if it is invalid."""
+        valid = re.fullmatch('[0-9]{1,4}', self.margin)
+        margin = int(self.margin) if valid else -1
+        return margin if margin in options.SIZE_MARGINS else None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -199,7 +216,10 @@ def read(body: abc.Mapping[str, typing.Any]) -> Bmc:
         route=_route(spec.get('route')),
         network_policy=_policy(spec.get('networkPolicy') or {}),
         refused_networks=_refused_networks(spec.get('networkPolicy') or {}),
-        media=_media(spec.get('virtualMedia') or {}),
+        media=_media(
+            spec.get('virtualMedia') or {},
+            (spec.get('redfish') or {}).get('virtualMedia') or {},
+            objects.annotations_of(body).get(stored_names.SIZE_MARGIN, '0')),
         host=Host(host.get('enabled', True), host.get('protocol') == 'IPMI'),
         run_strategy=spec.get('runStrategy'),
         resources=spec.get('resources') or {},
@@ -236,6 +256,7 @@ def _service(given: objects.Json, plain: bool) -> Service:
         type=given.get('type', 'ClusterIP'),
         load_balancer_class=given.get('loadBalancerClass'),
         annotations=given.get('annotations') or {},
+        labels=given.get('labels') or {},
         redfish_port=ports.get('redfish', HTTP_PORT if plain else 443),
         ipmi_port=ports.get('ipmi', IPMI_PORT),
         redfish_node_port=node_ports.get('redfish'),
@@ -284,14 +305,27 @@ def is_network(text: str) -> bool:
                          and network.network_address.ipv4_mapped))
 
 
-def _media(given: objects.Json) -> Media:
-    return Media(storage_class=given.get('storageClassName'),
+def _media(given: objects.Json, alias: objects.Json, margin: str) -> Media:
+    """Read the section on media.
+
+    :param alias: KubeVirtBMC's, which does not contradict it
+    :param margin: see `Media`
+    """
+    storage, tls = alias.get('storage') or {}, alias.get('tls') or {}
+    return Media(storage_class=given.get('storageClassName')
+                 or storage.get('storageClassName') or None,
+                 volume_mode=given.get('volumeMode')
+                 or storage.get('volumeMode'),
+                 ca_config_map=(tls.get('caBundleConfigMapRef') or {}).get(
+                     'name') or None,
+                 margin=margin,
                  access_mode=given.get('accessMode'),
                  mode=given.get('mode'),
                  default_size=given.get('defaultSize'),
                  allowed_hosts=tuple(given.get('allowedHosts') or ()),
                  allow_loopback=given.get('allowLoopback', False),
-                 verify=given.get('verifyCertificate', True))
+                 verify=given.get('verifyCertificate', not tls.get(
+                     'insecureSkipVerify', False)))
 
 
 def wrong_hosts(bmc: Bmc) -> str:

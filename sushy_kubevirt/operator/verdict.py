@@ -70,6 +70,7 @@ class Cause(enum.Enum):
     ENTRY_STARTING = enum.auto()
     ENTRY_PROBLEM = enum.auto()
     OWN_POD_SERVES_YET = enum.auto()
+    SIZE_MARGIN_INVALID = enum.auto()
 
     ADDRESS_ASSIGNED = enum.auto()
     SECOND_NAME_INVALID = enum.auto()
@@ -95,6 +96,7 @@ _HOLDING = frozenset((
     Cause.SECRET_OWNED_BY_HOST, Cause.POD_READY, Cause.POD_UPGRADE_WAITS,
     Cause.SHARED_POD_SERVES_YET, Cause.SHARED_POD_READY,
     Cause.SHARED_POD_UPGRADE_WAITS, Cause.OWN_POD_SERVES_YET,
+    Cause.SIZE_MARGIN_INVALID,
     Cause.ADDRESS_ASSIGNED, Cause.SECOND_NAME_INVALID,
     Cause.SECOND_NAME_TAKEN))
 
@@ -435,9 +437,17 @@ def _judge_emulator(bmc: spec.Bmc, facts: facts.Facts,
     if problem and not is_served and not (
             placed.wanted and placed.slot is None):
         return Judgment(Cause.WAITING_FOR_CERTIFICATE)
-    if placed.wanted:
+    judgment = _judge_pod(facts, verdict)
+    if bmc.media.size_margin is None and judgment.cause in (
+            Cause.POD_READY, Cause.SHARED_POD_READY):
+        return Judgment(Cause.SIZE_MARGIN_INVALID)
+    return judgment
+
+
+def _judge_pod(facts: facts.Facts, verdict: Verdict) -> Judgment:
+    if facts.placed.wanted:
         return _judge_shared_pod(facts, verdict)
-    if verdict.slot and placed.served:
+    if verdict.slot and facts.placed.served:
         return Judgment(Cause.SHARED_POD_SERVES_YET, verdict.slot.name)
     return _judge_deployment(verdict.deployment) or Judgment(Cause.POD_READY)
 

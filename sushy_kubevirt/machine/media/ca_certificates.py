@@ -22,6 +22,8 @@ from sushy_kubevirt.machine.media import image_credentials
 from sushy_kubevirt.machine.media import media_annotation
 from sushy_kubevirt.machine.media import model
 from sushy_kubevirt.machine.media import tls
+from sushy_kubevirt.machine import option_hints
+from sushy_kubevirt.machine import options as machine_options
 
 if typing.TYPE_CHECKING:
     from sushy_kubevirt.kube import objects
@@ -32,8 +34,8 @@ if typing.TYPE_CHECKING:
 #: Maximum number of certificates of a device.
 MAX_CERTIFICATES = 16
 
-#: ConfigMap key of the certificates in the file ``MEDIA_CA_FILE``.
-_CA_FILE_KEY = 'operator.pem'
+#: Key in CDI's ConfigMap of the certificates that the options name.
+_OPTIONS_KEY = 'operator.pem'
 
 
 def verify(machine: protocols.Machine, device: model.Device) -> bool:
@@ -139,17 +141,52 @@ def _drop(machine: protocols.Machine, device: model.Device,
                         media_annotation.with_record(vm, record))
 
 
-def publish(machine: protocols.Machine, device: model.Device
+def bundle(machine: protocols.Machine) -> str:
+    """Read the certificates in the ConfigMap that the options name.
+
+    :returns: PEM text; '' if they name none
+    :raises: `errors.WrongState` if it has no certificates
+    """
+    options = machine.options.media
+    if not options.ca_config_map:
+        return ''
+    try:
+        data = machine.cluster.client.get(
+            api_resources.CONFIG_MAP, machine.namespace,
+            options.ca_config_map).get('data') or {}
+        problem = f'has no PEM certificate under {machine_options.CA_KEY}'
+    except errors.ObjectNotFound:
+        data, problem = {}, 'does not exist'
+    text = ''.join(tls.certificates(data.get(machine_options.CA_KEY, '')))
+    if text:
+        try:
+            tls.context(True, text, system=False)
+            return text
+        except errors.ConfigError as e:
+            problem = f'is not usable: {e}'
+    raise errors.WrongState(
+        f'ConfigMap {machine.namespace}/{options.ca_config_map} {problem}, '
+        'so servers of images cannot be verified. Put the CA certificates '
+        f'of these servers under its key {machine_options.CA_KEY}'
+        + option_hints.hint(options, 'ca_config_map', ', or change {}'))
+
+
+def publish(machine: protocols.Machine, device: model.Device, bundle: str
             ) -> str | None:
     """Make sure that CDI's ConfigMap has the certificates of a device.
 
+    :param bundle: see the function of that name
     :returns: name of the ConfigMap; None if there are no certificates
     """
     path = machine.options.media.ca_file
-    if path:
-        _put(machine, device, _CA_FILE_KEY, tls.read(path))
-    elif not media_annotation.read(
+    text = (tls.read(path) if path else '') + bundle
+    if text:
+        _put(machine, device, _OPTIONS_KEY, text)
+    elif media_annotation.read(
             machine.state().vm).certificates.get(device.id):
+        # CDI trusts all that is there.
+        _remove(machine, device, _OPTIONS_KEY)
+    else:
         return None
     return media_annotation.ca_config_map(machine.name, device.id)
 

@@ -60,13 +60,15 @@ def body(machine: protocols.Machine, device: model.Device,
     :param authorities: name of the ConfigMap with CA certificates, or None
     """
     options = machine.options.media
-    size = max(size, options.minimum_size)
+    size = max(size + size * options.size_margin // 100, options.minimum_size)
     storage: objects.Json = {'resources': {'requests': {
         'storage': f'{-(-size // _MIB)}Mi'}}}
     if options.storage_class:
         storage['storageClassName'] = options.storage_class
     if options.access_mode != 'auto':
         storage['accessModes'] = [options.access_mode]
+    if options.volume_mode:
+        storage['volumeMode'] = options.volume_mode
     source: objects.Json = {'upload': {}}
     if not entry.upload:
         http: objects.Json = {'url': entry.url}

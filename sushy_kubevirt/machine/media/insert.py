@@ -229,12 +229,14 @@ class _Insertion:
     def run(self) -> model.Medium:
         """Run all steps; undo them after a failure."""
         machine = self._machine
-        pem = ca_certificates.pem(machine, self._device)
+        bundle = ca_certificates.bundle(machine) if (
+            self._entry.verify and self._image is None) else ''
+        pem = ca_certificates.pem(machine, self._device) + bundle
         size = self._probe or image_size.probe(
             self._source, machine.options.media, self._entry.verify, pem)
         if self._entry.verify and not self._entry.upload:
             self._ca_config_map = ca_certificates.publish(
-                machine, self._device)
+                machine, self._device, bundle)
         self._media.inserting.add(self._entry.id)
         try:
             volume = self._create_objects(size)

@@ -15,6 +15,7 @@ import typing
 from sushy_kubevirt.kube import objects
 from sushy_kubevirt.operator import config_map
 from sushy_kubevirt.operator import deployments
+from sushy_kubevirt.operator import rbac
 
 if typing.TYPE_CHECKING:
     from sushy_kubevirt.operator import spec
@@ -28,12 +29,14 @@ class Rights(typing.NamedTuple):
     :param display: whether clients can see the VM's display
     :param vm: name of the VM; '' for none, or if those are in a Role of the
         BMC, as the VM is in another namespace
+    :param authorities: names of ConfigMaps with CA certificates
     """
 
     secrets: frozenset[str] = frozenset()
     redfish: bool = False
     display: bool = False
     vm: str = ''
+    authorities: frozenset[str] = frozenset()
 
 
 class Recorded(typing.NamedTuple):
@@ -110,11 +113,16 @@ def recorded(text: str) -> Recorded | None:
     named = [part.get('secret') for part in (content.get('auth'), tls)
              if isinstance(part, dict)]
     options = content.get('options')
-    page = not isinstance(options, dict) or options.get(
-        config_map.WEB_PAGE, True)
+    if not isinstance(options, dict):
+        options = {}
     return Recorded(uid, slot, Rights(
-        frozenset(name for name in named if isinstance(name, str)),
-        bool(redfish), bool(redfish and page)))
+        _names(named), bool(redfish),
+        bool(redfish and options.get(config_map.WEB_PAGE, True)),
+        authorities=_names([options.get(config_map.CA_CONFIG_MAP)])))
+
+
+def _names(values: list[object]) -> frozenset[str]:
+    return frozenset(name for name in values if isinstance(name, str))
 
 
 def report(text: str) -> Report:
@@ -137,7 +145,8 @@ def rights(bmc: spec.Bmc) -> Rights:
     return Rights(
         frozenset(filter(None, (deployments.auth_secret(bmc),
                                 deployments.tls_secret(bmc)))),
-        bmc.redfish.enabled, bmc.redfish.display, vm(bmc))
+        bmc.redfish.enabled, bmc.redfish.display, vm(bmc),
+        frozenset(rbac.authorities(bmc)))
 
 
 def _object(text: str) -> objects.Json:

@@ -122,7 +122,8 @@ def _rules(members: abc.Collection[shard_state.Member],
             sorted({rights.vm for rights in with_vm}),
             sorted({rights.vm for rights in with_vm if rights.redfish}),
             sorted({rights.vm for rights in with_vm if rights.display}),
-            uploads)
+            uploads, sorted({name for rights in with_vm
+                             for name in rights.authorities}))
     return rules
 
 

@@ -263,10 +263,10 @@ class Shards:
         taken: set[int] = set()
         roles = [self._cluster.ours(bmc_resources.ROLE, shard, name)
                  for name in self._cluster.names(bmc_resources.ROLE, shard)]
-        vms, secrets = (
+        vms, secrets, authorities = (
             frozenset[str]().union(*(shard_manifests.granted(role, plural)
                                      for role in roles))
-            for plural in (bmc_resources.VM.plural, 'secrets'))
+            for plural in (bmc_resources.VM.plural, 'secrets', 'configmaps'))
         for name, text in sorted(data.items()):
             key = objects.ObjectKey(shard.namespace, name)
             recorded, body = entry.recorded(text), self._store.bmc(key)
@@ -286,8 +286,10 @@ class Shards:
                 uid, slot, entry.digest(text), recorded=True,
                 policy=bmc.network_policy, size=_size(bmc, text),
                 # Those that the pod has, until the BMC is entered.
-                rights=rights._replace(secrets=rights.secrets & secrets,
-                                       vm=vm if vm in vms else ''))
+                rights=rights._replace(
+                    secrets=rights.secrets & secrets,
+                    authorities=rights.authorities & authorities,
+                    vm=vm if vm in vms else ''))
             self._of[key] = shard
         members = shard.members.values()
         # A pod that is closed stays so until the BMCs that differ have moved.

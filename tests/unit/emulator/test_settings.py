@@ -135,6 +135,8 @@ class TestSettings(base.BaseTestCase):
         prefix = 'SUSHY_EMULATOR_KUBEVIRT_MEDIA_'
         given = {
             'STORAGE_CLASS': 'fast', 'ACCESS_MODE': 'ReadWriteMany',
+            'VOLUME_MODE': 'Block', 'SIZE_MARGIN': 20,
+            'CA_CONFIG_MAP': 'ca',
             'MINIMUM_SIZE': '1Gi', 'DEFAULT_SIZE': 5, 'MODE': 'upload',
             'WAIT': 7, 'PROBE_SECONDS': 3, 'ALLOWED_HOSTS': ['*.a', '::1'],
             'DENIED_HOSTS': ['10.0.0.0/8', '192.0.2.1:6443'],
@@ -147,6 +149,7 @@ class TestSettings(base.BaseTestCase):
         self.assertEqual(
             options.MediaOptions(
                 storage_class='fast', access_mode='ReadWriteMany',
+                volume_mode='Block', size_margin=20, ca_config_map='ca',
                 minimum_size=1 << 30, default_size=5, mode='upload',
                 wait=True, wait_seconds=7, probe_seconds=3,
                 allowed_hosts=('*.a', '::1'),
@@ -179,6 +182,9 @@ class TestSettings(base.BaseTestCase):
                 ('DENIED_HOSTS', ('a', {'a': 1})),
                 ('DENIED_HOSTS_FILE', (7, '', '/missing', str(CONFIG))),
                 ('CA_FILE', ('/no/such/file', file, 7, '/', '')),
+                ('VOLUME_MODE', ('block', '', True, [])),
+                ('SIZE_MARGIN', (-1, 1001, '5', True, 1.5)),
+                ('CA_CONFIG_MAP', ('', 'a/b', 'A', 7)),
                 ('VERIFY', ('no', 1)),
                 ('UPLOAD_PROXY_URL', ('a', 'ftp://a', 'https://', 7,
                                       'https://u@a', 'https://a:x')),

@@ -34,6 +34,14 @@ def cross_namespace(**fields):
                 authSecret={'namespace': 'far', 'name': 'key'}, **fields)
 
 
+def with_margin(text, **fields):
+    """Return a BMC with the annotation for the size of its volumes."""
+    made = body(**fields)
+    made['metadata']['annotations'] = {
+        'bmc.kubevirt.io/datavolume-size-margin': text}
+    return made
+
+
 def bmc(name='node', **fields):
     return spec.read(body(name, **fields))
 

@@ -155,6 +155,10 @@ CASES = (
      GOOD, EMULATOR, False, 'AllowedHostsInvalid', '10.0.0.1/8'),
     (bodies.body(virtualMedia={'allowedHosts': ['ok.test', '10.0.0.0/8']}),
      GOOD, EMULATOR, True, 'EmulatorReady', ''),
+    *((bodies.with_margin('a lot'), given, EMULATOR, True,
+       'SizeMarginInvalid', "datavolume-size-margin='a lot'")
+      for given in (GOOD, shared())),
+    (bodies.with_margin('a lot'), GOOD, READY, True, 'ServiceReady', ''),
     (bodies.body(), state(refused=('Role node-virtbmc', 'forbidden')),
      EMULATOR, False, 'Refused',
      'refused the write of Role node-virtbmc: forbidden'),

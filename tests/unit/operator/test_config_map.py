@@ -63,6 +63,11 @@ CASES = (
     ({}, 'machine.media.access_mode', 'ReadWriteOnce'),
     ({'virtualMedia': {'accessMode': 'auto'}}, 'machine.media.access_mode',
      'auto'),
+    ({'virtualMedia': {'volumeMode': 'Block'}}, 'machine.media.volume_mode',
+     'Block'),
+    ({}, 'machine.media.volume_mode', None),
+    ({'redfish': {'virtualMedia': {'tls': {'caBundleConfigMapRef': {
+        'name': 'ca'}}}}}, 'machine.media.ca_config_map', 'ca'),
     ({'virtualMedia': {'mode': 'upload'}}, 'machine.media.mode', 'upload'),
     *(({'virtualMedia': {'defaultSize': text}}, 'machine.media.default_size',
        size) for text, size in (('4Gi', 4 << 30), ('5000000', 5000000),
@@ -101,11 +106,19 @@ class ConfigMapTestCase(base.BaseTestCase):
                     found = getattr(found, name)
                 self.assertEqual(expected, found)
 
+    def test_size_margin(self):
+        for text, expected in (('25', 25), ('0', 0), ('much', 0)):
+            self.assertEqual(expected, settings.read(options(spec.read(
+                bodies.with_margin(text)))).machine.media.size_margin)
+
     def test_messages_name_fields(self):
         found = settings.read(options(bodies.bmc()))
         names = found.machine.media.names
         for field, name in (
                 ('mode', 'spec.virtualMedia.mode'),
+                ('volume_mode', 'spec.virtualMedia.volumeMode'),
+                ('ca_config_map', 'spec.redfish.virtualMedia.tls.'
+                 'caBundleConfigMapRef'),
                 ('default_size', 'spec.virtualMedia.defaultSize'),
                 ('allow_loopback', 'spec.virtualMedia.allowLoopback'),
                 ('allowed_hosts', 'spec.virtualMedia.allowedHosts')):
@@ -113,6 +126,9 @@ class ConfigMapTestCase(base.BaseTestCase):
                              names[field])
             # The definition has it.
             self.assertIn(name.rpartition('.')[2], DEFINITION)
+        self.assertEqual(
+            'annotation bmc.kubevirt.io/datavolume-size-margin of '
+            'VirtualMachineBMC lab/node', names['size_margin'])
         self.assertEqual('--upload-proxy-url of sushy-kubevirt-operator',
                          names['upload_proxy_url'])
         denied = '--denied-hosts of sushy-kubevirt-operator'

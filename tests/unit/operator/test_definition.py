@@ -178,6 +178,42 @@ REFUSED = (
     ({'virtualMachine': {'name': 'a', 'namespace': 'A'}}, 'should match'),
 )
 
+
+def media(storage=None, tls=None):
+    """Return KubeVirtBMC's section on media."""
+    return {'redfish': {'virtualMedia': {
+        'storage': storage or {}, 'tls': tls or {}}}}
+
+
+REFUSED += (
+    *(({**VM, **media(alias), 'virtualMedia': {field: value}},
+       f'virtualMedia.{field} and redfish.virtualMedia.storage.{field} differ')
+      for field, value, alias in (
+        ('storageClassName', 'a', {'storageClassName': 'b'}),
+        ('storageClassName', 'a', {'storageClassName': ''}),
+        ('volumeMode', 'Block', {'volumeMode': 'Filesystem'}))),
+    *(({**VM, **media(tls={'insecureSkipVerify': value}),
+        'virtualMedia': {'verifyCertificate': value}},
+       'virtualMedia.verifyCertificate and redfish.virtualMedia.tls.'
+       'insecureSkipVerify contradict each other') for value in (True, False)),
+    ({**OLD, **media(tls={'caBundleConfigMapRef': {'name': 'a'}})},
+     'caBundleConfigMapRef needs a virtual machine of the BMC'),
+    *(({**VM, **media(tls={'caBundleConfigMapRef': {'name': text}})}, message)
+      for text, message in (('', 'at least 1 chars'), ('a/b', 'should match'),
+                            ('A', 'should match'))),
+    ({**VM, **media(tls={'caBundleConfigMapRef': {}})}, 'name: Required'),
+    *(({**VM, **given}, 'Unsupported value') for given in (
+        media({'volumeMode': 'block'}), {'virtualMedia': {'volumeMode': ''}})),
+    ({**VM, **media({'storageClassName': 'a b'})}, 'should match'),
+    *(({**VM, 'service': {'labels': {key: ''}}}, 'keys of labels are names')
+      for key in ('a b', 'a/b/c', '', 'x' * 64, f'{LONG_PREFIX}/c')),
+    *(({**VM, 'service': {'labels': {'a': text}}}, message)
+      for text, message in (('b c', 'should match'),
+                            ('x' * 64, 'more than 63'))),
+    ({**VM, 'service': {'labels': {f'a{n}': '' for n in range(51)}}},
+     'at most 50'),
+)
+
 # Every form of an entry that the emulator accepts.
 HOSTS = ['*', '*.example.com', 'images', 'Images.Example.com.', 'my_host',
          'a-1.b-2', '1.2.3.4', 'fd00::1', '10.0.0.0/8', 'fd00::/8', '3com.com']
@@ -248,6 +284,26 @@ ACCEPTED += (
         {'hugepages-2Mi': 0, 'example.test/gpu': 2},
         {f'{LONG_PREFIX[-244:]}/gpu': '1k'},
         {'example.test/gpu': '9P'})),
+)
+
+ACCEPTED += (
+    # All fields of KubeVirtBMC.
+    {**VM, 'authSecretRef': {'name': 'a'}, 'ipmi': {'enabled': True},
+     'service': {'type': 'NodePort', 'annotations': {'a': 'b'},
+                 'labels': {'a.test/B_c.d': '', 'e': 'F-g.h_1'}},
+     **media({'storageClassName': 'a', 'volumeMode': 'Block'},
+             {'insecureSkipVerify': True,
+              'caBundleConfigMapRef': {'name': 'a.b'}})},
+    {**VM, **media({'storageClassName': ''}, {'insecureSkipVerify': False}),
+     'virtualMedia': {'volumeMode': 'Filesystem'}},
+    {**VM, **media({'storageClassName': 'a', 'volumeMode': 'Block'},
+                   {'insecureSkipVerify': True}),
+     'virtualMedia': {'storageClassName': 'a', 'volumeMode': 'Block',
+                      'verifyCertificate': False}},
+    # A default of one field must not contradict the other.
+    {**VM, **media(tls={'insecureSkipVerify': True}), 'virtualMedia': {}},
+    {'virtualMachine': {'name': 'vm'},
+     **media(tls={'caBundleConfigMapRef': {'name': 'a'}})},
 )
 
 # (spec before, spec after, part of the error message or None)

@@ -76,7 +76,8 @@ class NetworkTestCase(base.BaseTestCase):
     def test_service_with_name_of_vm(self):
         bmc = by_ref(service={
             'type': 'LoadBalancer', 'loadBalancerClass': 'c',
-            'annotations': {'a': 'b'}})
+            'annotations': {'a': 'b'}, 'labels': {
+                'c': 'd', 'kubevirt.io/vm-name': 'e'}})
         made, own = network.vm_service(bmc), network.service(bmc)
         self.assertEqual('vm-virtbmc', made['metadata']['name'])
         self.assertEqual('vm', made['metadata']['labels'][
@@ -84,7 +85,10 @@ class NetworkTestCase(base.BaseTestCase):
         self.assertNotIn('annotations', made['metadata'])
         self.assertEqual('ClusterIP', made['spec']['type'])
         self.assertEqual(own['spec']['selector'], made['spec']['selector'])
-        self.assertNotIn('kubevirt.io/vm-name', own['metadata']['labels'])
+        self.assertEqual('d', made['metadata']['labels']['c'])
+        self.assertEqual('e', own['metadata']['labels']['kubevirt.io/vm-name'])
+        self.assertNotIn('kubevirt.io/vm-name', network.service(by_ref())[
+            'metadata']['labels'])
 
     def test_types_of_service(self):
         for fields, expected in (
@@ -165,6 +169,13 @@ class NetworkTestCase(base.BaseTestCase):
                 'a': 'b', 'bmc.kubevirt.io/applied': 'c',
                 'kubectl.kubernetes.io/last-applied-configuration': 'd'}}))
         self.assertEqual({'a': 'b'}, made['metadata']['annotations'])
+
+    def test_labels_of_the_operator_stay(self):
+        own = network.service(bodies.bmc())['metadata']['labels']
+        made = network.service(bodies.bmc(service={'labels': {
+            **dict.fromkeys(own, 'x'), 'bmc.kubevirt.io/shared': '0',
+            'team': 'lab'}}))
+        self.assertEqual({**own, 'team': 'lab'}, made['metadata']['labels'])
 
     def test_network_policy(self):
         self.assertIsNone(network.policy(bodies.bmc()))

@@ -79,6 +79,25 @@ class RbacTestCase(base.BaseTestCase):
                          {group for group, resource, verb in found})
         self.assertNotIn(('', 'secrets', 'create'), found)
 
+    def test_certificates_of_users(self):
+        def names(body):
+            return grants(rbac.rules(spec.read(body)))[
+                '', 'configmaps', 'get'] - self.grants['', 'configmaps', 'get']
+
+        given = {'redfish': {'virtualMedia': {'tls': {
+            'caBundleConfigMapRef': {'name': 'mine'}}}}}
+        self.assertEqual({'mine'}, names(bodies.body(**given)))
+        self.assertEqual({'get'}, {
+            verb for (group, resource, verb), names in grants(rbac.rules(
+                bodies.bmc(**given))).items() if 'mine' in names})
+        # That of this name in the VM's namespace is of others.
+        self.assertEqual({'vm-bmc-cd-ca', 'vm-bmc-usb-ca', 'vm-bmc-http-ca'},
+                         grants(rbac.rules(spec.read(bodies.cross_namespace(
+                             **given))))['', 'configmaps', 'get'])
+        given['redfish']['enabled'] = False
+        self.assertNotIn(('', 'configmaps', 'get'),
+                         grants(rbac.rules(bodies.bmc(**given))))
+
     def test_display(self):
         for given in {'webPage': False}, {'enabled': False}:
             self.assertIn(

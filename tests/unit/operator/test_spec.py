@@ -57,9 +57,10 @@ CASES = (
      spec.Service(redfish_port=80)),
     ('service', bodies.body(service={
         'type': 'LoadBalancer', 'loadBalancerClass': 'c',
-        'annotations': {'a': 'b'}, 'ports': {'redfish': 1, 'ipmi': 2},
+        'annotations': {'a': 'b'}, 'labels': {'c': 'd'},
+        'ports': {'redfish': 1, 'ipmi': 2},
         'nodePorts': {'redfish': 3, 'ipmi': 4}}),
-     spec.Service('LoadBalancer', 'c', {'a': 'b'}, 1, 2, 3, 4)),
+     spec.Service('LoadBalancer', 'c', {'a': 'b'}, {'c': 'd'}, 1, 2, 3, 4)),
     ('route', bodies.body(), None),
     ('route', bodies.body(route={
         'termination': 'reencrypt', 'annotations': {'a': 'b'},
@@ -89,9 +90,27 @@ CASES = (
         'storageClassName': 's', 'accessMode': 'ReadWriteMany',
         'mode': 'import', 'allowedHosts': ['h'],
         'defaultSize': '4Gi', 'allowLoopback': True,
-        'verifyCertificate': False}),
+        'verifyCertificate': False, 'volumeMode': 'Block'}),
      spec.Media('s', 'ReadWriteMany', 'import', '4Gi', ('h',), True,
-                False)),
+                False, 'Block')),
+    # KubeVirtBMC's fields, alone and with those of the same meaning.
+    *(('media', bodies.body(redfish={'virtualMedia': {
+        'storage': {'storageClassName': 's', 'volumeMode': 'Block'},
+        'tls': {'insecureSkipVerify': True,
+                'caBundleConfigMapRef': {'name': 'ca'}}}}, **own),
+       spec.Media('s', verify=False, volume_mode='Block',
+                  ca_config_map='ca'))
+      for own in ({}, {'virtualMedia': {
+          'storageClassName': 's', 'volumeMode': 'Block',
+          'verifyCertificate': False}})),
+    ('media', bodies.body(redfish={'virtualMedia': {
+        'storage': {'storageClassName': ''},
+        'tls': {'insecureSkipVerify': False}}}), spec.Media()),
+    *(('media', bodies.body(
+        virtualMedia={'verifyCertificate': verify}, redfish={
+            'virtualMedia': {'tls': {'insecureSkipVerify': not verify}}}),
+       spec.Media(verify=verify)) for verify in (True, False)),
+    ('media', bodies.with_margin('20'), spec.Media(margin='20')),
     ('run_strategy', bodies.body(runStrategy='Always'), 'Always'),
     ('resources', bodies.body(resources={'ipmi': {}}), {'ipmi': {}}),
     ('image', bodies.body(image='i'), 'i'),
@@ -130,6 +149,17 @@ class SpecTestCase(base.BaseTestCase):
             f'{kind.__name__}.{name}' for (kind, name), seen in values.items()
             if kind not in (objects.ObjectKey, spec.Route)
             and all(value == seen[0] for value in seen)])
+
+    def test_size_margin(self):
+        self.assertEqual(0, bodies.bmc().media.size_margin)
+        for text, expected in (
+                ('0', 0), ('20', 20), ('020', 20), ('1000', 1000),
+                ('1001', None), ('-5', None), ('10%', None), ('', None),
+                ('1.5', None), (' 5', None), ('5\n', None), ('\u0665', None),
+                ('9' * 5000, None)):
+            with self.subTest(text=text[:9]):
+                self.assertEqual(expected, spec.read(
+                    bodies.with_margin(text)).media.size_margin)
 
     def test_both_spellings_differ_in_compatibility_only(self):
         self.assertEqual(

@@ -47,6 +47,15 @@ class BodyTestCase(base.BaseTestCase):
         self.assertEqual('1Mi', body(1, options_={'minimum_size': 1})[
             'spec']['storage']['resources']['requests']['storage'])
 
+    def test_size_margin(self):
+        for size, percent, expected in (
+                (100 << 20, 0, '100Mi'), (100 << 20, 20, '120Mi'),
+                ((100 << 20) + 1, 20, '121Mi'), (64 << 20, 1, '65Mi'),
+                (10 << 20, 100, '64Mi'), (1 << 40, 1000, '11534336Mi')):
+            self.assertEqual(
+                expected, body(size, options_={'size_margin': percent})[
+                    'spec']['storage']['resources']['requests']['storage'])
+
     def test_source_of_each_kind_of_entry(self):
         for fields, source in (
                 ({}, {'http': {'url': 'https://h/x.iso'}}),
@@ -95,6 +104,11 @@ class BodyTestCase(base.BaseTestCase):
                          body()['spec']['storage']['accessModes'])
         self.assertNotIn('accessModes', body(options_={
             'access_mode': 'auto'})['spec']['storage'])
+
+    def test_volume_mode(self):
+        self.assertNotIn('volumeMode', body()['spec']['storage'])
+        self.assertEqual('Block', body(options_={'volume_mode': 'Block'})[
+            'spec']['storage']['volumeMode'])
 
     def test_is_ours(self):
         made = body()

@@ -130,10 +130,12 @@ class ObjectsTestCase(base.BaseTestCase):
              [one['name'] for one in binding['subjects']]))
 
     def test_role_of_one_vm_has_the_rights_of_its_own_pod(self):
-        for redfish in {}, {'webPage': False}, {'enabled': False}:
+        tls = {'caBundleConfigMapRef': {'name': 'ca'}}
+        for redfish in ({}, {'webPage': False}, {'enabled': False},
+                        {'virtualMedia': {'tls': tls}}):
             bmc = bodies.bmc(redfish=redfish)
-            member = shard_state.Member('uid', 0, rights=entry.Rights(
-                frozenset(), bmc.redfish.enabled, bmc.redfish.display, 'vm'))
+            member = shard_state.Member('uid', 0, rights=entry.rights(
+                bmc)._replace(secrets=frozenset()))
             for uploads in (False, True):
                 self.assertEqual(
                     rbac.rules(bmc, uploads),
@@ -146,6 +148,11 @@ class ObjectsTestCase(base.BaseTestCase):
                                   ({'enabled': False}, (False, False))):
             text = entry.entry(bodies.bmc(redfish=redfish), 0, '1', '2')
             self.assertEqual(expected, entry.recorded(text).rights[1:3])
+        tls = {'caBundleConfigMapRef': {'name': 'ca'}}
+        bmc = bodies.bmc(redfish={'virtualMedia': {'tls': tls}})
+        self.assertEqual(
+            entry.rights(bmc)._replace(vm=''), entry.recorded(
+                entry.entry(bmc, 0, '1', '2')).rights)
 
     def test_policy_opens_what_its_bmcs_admit(self):
         made = shard_manifests.policy('lab', 3, {

@@ -10,6 +10,7 @@ from oslotest import base
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.kube import stored_names
 from sushy_kubevirt.operator import bmc_resources
+from sushy_kubevirt.operator import config_map
 from sushy_kubevirt.operator import naming
 from sushy_kubevirt.operator import plan
 from sushy_kubevirt.operator.shared import entry
@@ -598,14 +599,16 @@ class ShardsTestCase(base.BaseTestCase):
         Operator(kube).settle()
         text = json.loads(records(kube)['lab', 0]['n0'])
         text['auth']['secret'] = 'other'
+        text['options'][config_map.CA_CONFIG_MAP] = 'other'
         for forged in text, {**text, 'auth': 'x', 'redfish': ['x']}:
             kube.change('ConfigMap', 'lab', naming.shared(0), lambda obj:
                         obj['data'].update(n0=json.dumps(forged)))
             operator = Operator(kube)
             operator._do(operator.shards.reconcile(('lab', 0)))
             self.assertNotIn('other', set().union(*(
-                shard_manifests.granted(one, 'secrets')
-                for one in kube.list('Role'))))
+                shard_manifests.granted(one, plural)
+                for one in kube.list('Role')
+                for plural in ('secrets', 'configmaps'))))
 
     def test_rights_come_before_the_entry(self):
         kube = cluster_with('n0', 'n1')
