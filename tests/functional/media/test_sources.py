@@ -5,11 +5,13 @@ import signal
 import subprocess
 import sys
 
+from kubevirt_sandbox.testing import certificates
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.machine import boot
 from sushy_kubevirt.machine.media import reconciler
 from sushy_kubevirt.machine import power_state
 from tests.fixtures import checkout
+from tests.fixtures import image_server
 from tests.fixtures import machine_case
 from tests.fixtures import media_case
 from tests.fixtures import sandbox
@@ -302,6 +304,89 @@ class CertificateTestCase(media_case.MediaTestCase):
         self.assertEqual([], self.owned('configmaps', machine))
         machine.eject_media('Cd')
         self.wait_clean(machine)
+
+    def https(self):
+        """Start an image server; return the URL of an image and its CA."""
+        made = self.useFixture(certificates.Certificate())
+        server = self.useFixture(image_server.ImageServer(
+            tls=(made.certificate, made.key)))
+        return server.url + '/a.iso', made.ca.read_text()
+
+    def bundle(self, text, key='ca.pem'):
+        """Put a text into the ConfigMap of certificates."""
+        self.sandbox.delete('configmaps', 'trusted')
+        self.sandbox.create('configmaps', {
+            'metadata': {'name': 'trusted'}, 'data': {key: text}})
+
+    def inserts(self, machine, url):
+        machine.insert_media('Cd', self.source(url))
+        self.wait_state(machine, S.READY)
+        volume = self.sandbox.get(
+            'datavolumes', machine.medium('Cd').data_volume)
+        machine.eject_media('Cd')
+        self.until('ejected', lambda: not self.data_volumes(machine))
+        return volume
+
+    def test_config_map_of_certificates(self):
+        url, ca = self.https()
+        machine = self.machine(
+            'Halted', self.bmc({'ca_config_map': 'trusted'}),
+            change=media_case.drop_medium)
+
+        def refused(error, *texts):
+            exc = self.assertRaises(error, machine.insert_media, 'Cd',
+                                    self.source(url))
+            for text in texts:
+                self.assertIn(text, str(exc))
+
+        refused(errors.WrongState, 'ConfigMap default/trusted does not exist',
+                'under its key ca.pem, or change ca_config_map')
+        self.addCleanup(self.sandbox.delete, 'configmaps', 'trusted')
+        begin, end = (f'-----{word} CERTIFICATE-----\n'
+                      for word in ('BEGIN', 'END'))
+        for text, key, problem in (
+                (ca, 'ca.crt', 'no PEM certificate under ca.pem'),
+                ('x', 'ca.pem', 'no PEM certificate under ca.pem'),
+                (f'{begin}AAAA\n{end}', 'ca.pem', 'is not usable')):
+            self.bundle(text, key)
+            refused(errors.WrongState, problem)
+        # Nobody asked to verify by it.
+        machine.set_media_verify('Cd', False)
+        self.inserts(machine, url)
+        machine.set_media_verify('Cd', True)
+        self.bundle(self.https()[1])
+        refused(errors.MediaUnreachable, 'cannot be verified')
+        self.assertEqual([], self.data_volumes(machine))
+        # It is read for each image.
+        self.bundle('a secret\n' + ca)
+        name = self.inserts(machine, url)['spec']['source']['http'][
+            'certConfigMap']
+        # CDI gets the certificates, and nothing else that was there.
+        self.assertEqual({'operator.pem': ca}, self.sandbox.get(
+            'configmaps', name)['data'])
+
+    def test_certificates_of_options_and_of_the_device(self):
+        (first, first_ca), (second, second_ca) = self.https(), self.https()
+        self.bundle(first_ca)
+        self.addCleanup(self.sandbox.delete, 'configmaps', 'trusted')
+        machine = self.machine(
+            'Halted', self.bmc({'ca_config_map': 'trusted'}),
+            change=media_case.drop_medium)
+        added = machine.add_media_certificate('Cd', second_ca)
+        for url in first, second:
+            name = self.inserts(machine, url)['spec']['source']['http'][
+                'certConfigMap']
+        self.assertEqual(
+            {'operator.pem': first_ca, '1.pem': second_ca},
+            self.sandbox.get('configmaps', name)['data'])
+        # CDI does not trust what the options no longer name.
+        machine = self.bmc().machine(machine.name)
+        self.inserts(machine, second)
+        self.assertEqual({'1.pem': second_ca}, self.sandbox.get(
+            'configmaps', name)['data'])
+        self.assertRaises(errors.MediaUnreachable, machine.insert_media,
+                          'Cd', self.source(first))
+        machine.delete_media_certificate('Cd', added.id)
 
     def test_refuses_invalid_certificates(self):
         machine = self.machine('Halted')

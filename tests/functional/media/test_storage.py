@@ -3,7 +3,10 @@
 
 import fixtures
 
+from sushy_kubevirt.kube import quantity
+from sushy_kubevirt.machine import boot
 from sushy_kubevirt.machine.media import claim_problem
+from sushy_kubevirt.machine import power_state
 from tests.fixtures import media_case
 
 S = media_case.S
@@ -77,6 +80,32 @@ class StorageTestCase(media_case.MediaTestCase):
                     'storage_class')
         machine.eject_media('Cd')
         self.wait_clean(machine)
+
+    def test_volume_mode_and_size_margin(self):
+        url = self.url('size-100000000.iso')
+        for mode, expected in (('Block', 150 << 20), ('Filesystem', 0)):
+            machine = self.machine('Halted', self.bmc(
+                {'volume_mode': mode, 'size_margin': 57}),
+                change=media_case.drop_medium)
+            machine.insert_media('Cd', self.source(url))
+            self.wait_state(machine, S.READY)
+            claim = self.sandbox.get(
+                'persistentvolumeclaims', machine.medium('Cd').data_volume)
+            size = quantity.to_int(claim['spec']['resources']['requests'][
+                'storage'])
+            self.assertEqual(mode, claim['spec']['volumeMode'])
+            # CDI adds the overhead of a file system.
+            if expected:
+                self.assertEqual(expected, size)
+            else:
+                self.assertLess(150 << 20, size)
+            machine.set_boot(boot.Target.CD, boot.Enabled.ONCE)
+            machine.reset(power_state.ResetType.ON)
+            self.assertEqual('Cd', self.sandbox.wait_boot(machine.name, 1)[
+                'class'])
+            machine.reset(power_state.ResetType.FORCE_OFF)
+            machine.eject_media('Cd')
+            self.wait_clean(machine)
 
     def test_read_write_many_only(self):
         self.storage_class('shared', parameters={
