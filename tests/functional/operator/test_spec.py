@@ -262,6 +262,9 @@ class SpecTestCase(operator.OperatorTestCase):
                                 'loadBalancerClass': 'example.test/none'})
         self.until('reason', self.box.condition,
                    ('False', 'LoadBalancerPending'))
+        self.assertEqual(('False', 'ServiceNotReady'),
+                         self.box.condition('ServiceReady'))
+        self.assertNotIn('loadBalancerIP', self.box.status)
         self.assertEqual('example.test/none',
                          self.service()['spec']['loadBalancerClass'])
         # A class cannot be changed, so the Service is replaced.
