@@ -1,11 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Outlets of virtualpdu-kubevirt, with Net-SNMP's programs as the client."""
 
+import pathlib
 import signal
 import socket
 import subprocess
 
+import fixtures
+
+from kubevirt_sandbox.testing import ports
 from kubevirt_sandbox.testing import process
+from tests.fixtures import checkout
+from tests.fixtures import documents
 from tests.fixtures import machine_case
 from tests.fixtures import pdu
 from tests.fixtures import sandbox
@@ -56,6 +62,23 @@ class OutletTestCase(PduTestCase):
             self.assertEqual(pdu.OFF, served.set(pdu.OFF, version=version))
             self.sandbox.wait_stopped(name)
             self.outlet_is(served, pdu.OFF)
+
+    def test_readme(self):
+        name = self.make('Halted')
+        home = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
+        port = str(self.useFixture(ports.Port()).number)
+        sample = checkout.ROOT / 'etc/virtualpdu/virtualpdu.conf'
+        (home / 'virtualpdu.conf').write_text(
+            sample.read_text().replace('node-0', name).replace('9161', port))
+        steps = [(title, text.replace('etc/virtualpdu/', '').replace(
+            '9161', port)) for title, text, _ in documents.blocks(
+                documents.README.read_text()) if 'snmpset' in text]
+        documents.write_script(steps, home)
+        shell = self.useFixture(process.Process(
+            ['bash', 'script'], cwd=home, env=process.environment(
+                home, sandbox.credentials(pdu.account(self.sandbox)))))
+        self.assertEqual(0, shell.wait(60), shell.tail(20))
+        self.sandbox.wait_boot(name, 1)
 
     def test_reboot_replaces_the_vmi(self):
         name = self.make('Always')

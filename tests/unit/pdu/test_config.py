@@ -37,12 +37,12 @@ class ConfigTestCase(base.BaseTestCase):
     def test_sample(self):
         options, vms = config.read(str(SAMPLE))
         self.assertEqual('default', options['kubevirt_namespace'])
-        self.assertEqual(['node-0', 'node-1'], vms)
+        self.assertEqual(['node-0'], vms)
 
     def test_sample_of_snmpv3(self):
         before, start, lines = SAMPLE.read_text().rpartition('# [rack-2]')
         text = before + (start + lines).replace('# ', '')
-        self.assertEqual(['node-0', 'node-1', 'node-2'], self.read(text)[1])
+        self.assertEqual(['node-0', 'node-2'], self.read(text)[1])
 
     def test_file_of_upstream(self):
         self.read('[global]\nlibvirt_uri=test:///default\n' + PDU)
