@@ -5,6 +5,8 @@ The manifests are those of etc/kubernetes, unchanged. The sandbox runs the
 operator and the BMC as pods.
 """
 
+import re
+
 from kubevirt_sandbox.testing import process
 from tests.fixtures import checkout
 from tools.demonstration import step
@@ -13,9 +15,6 @@ MANIFESTS = checkout.ROOT / 'etc' / 'kubernetes'
 
 #: Names and password of the sample manifests.
 NAME, USER, PASSWORD = 'node-0', 'admin', 'password'
-
-_SYSTEM = '/redfish/v1/Systems/1'
-_JSON = "--header 'Content-Type: application/json' \\\n    "
 
 #: All kinds of objects that a BMC has.
 _KINDS = ('deployments,pods,services,serviceaccounts,roles,rolebindings,'
@@ -33,7 +32,6 @@ class Script:
         self.stage = stage
         self.sandbox = stage.sandbox
         self.guest = step.Guest(stage.sandbox, NAME)
-        self.session = stage.home / 'bmc-session'
         self.ca = stage.home / 'bmc-ca.crt'
 
     # Command builders
@@ -46,29 +44,17 @@ class Script:
             f'ipmitool -I lanplus -H {self.stage.address(NAME)} '
             f'-U {USER} -P {PASSWORD} {words}')
 
-    def curl(self, words, where, token=True):
-        """Build a curl command; ``where`` may end in shell syntax.
+    def bmc(self, words):
+        # kubectl looks for its plugin kubectl-bmc in PATH.
+        return (f'PATH={process.BIN}:$PATH kubectl bmc {words} \\\n    '
+                f'--kubeconfig {self.stage.kubeconfig}')
 
-        :param words: additional arguments
-        :param where: path, from the root
-        :param token: whether to send the session's token
-        :returns: function that returns the command
-        """
-        if token:
-            # Remove the carriage return that ends a header line in HTTP.
-            words = (
-                '--header "$(grep --ignore-case ^x-auth-token: '
-                f'{self.session} \\\n        '
-                f'| tr --delete \'\\r\')" \\\n    {words}')
-        return lambda: (
+    def curl(self):
+        return (
             f'curl --silent --show-error --fail-with-body --cacert {self.ca} '
-            f'\\\n    {words}https://{self.stage.address(NAME)}{where}')
-
-    def send(self, method, where, body):
-        # The published transcripts show the HTTP status code.
-        return self.curl(
-            f"--write-out '%{{http_code}}' --request {method} \\\n    "
-            f"{_JSON}--data '{body}' \\\n    ", where)
+            f'\\\n    --user {USER}:{PASSWORD} '
+            f'https://{self.stage.address(NAME)}/redfish/v1/Systems/1 '
+            f"\\\n    | {process.BIN / 'python'} -m json.tool")
 
     # Checks
 
@@ -105,39 +91,33 @@ class Script:
         step.expect('Up/On' in output, 'unexpected output of ipmitool')
         return self.guest.expect_boot('Hdd')
 
+    def listed(self, output):
+        step.expect(re.search(rf'(?m)^{NAME} +{NAME} +Off .*OK$', output),
+                    'the list has another state')
+        return 'the BMC, its VM, which is off, and its health'
+
     def is_on(self, output):
-        step.expect('Chassis Power is on' in output,
-                    'unexpected output of ipmitool')
+        step.expect(output.strip() == 'On', 'it is not on')
         self.guest.expect_running()
         return 'it is on, and its guest runs'
+
+    def next_is_pxe(self, output):
+        step.expect('pxe' in output, 'the output lacks the boot device')
+        self.guest.expect_no_boot()
+        return 'the override is set, and the VM was not restarted'
+
+    def boots_pxe(self, output):
+        return self.guest.expect_boot('Pxe')
 
     def has_certificate(self, output):
         step.expect('BEGIN CERTIFICATE' in self.ca.read_text(),
                     'the file has no certificate')
         return 'clients verify the certificate of the BMC with it'
 
-    def logged_in(self, output):
-        step.expect(output.strip() == '201',
-                    f'HTTP status {output}, not 201')
-        return 'the session is open, its token is in the file'
-
     def reads(self, output):
         step.expect('"PowerState":"On"' in output.replace(': ', ':'),
                     'Redfish reports another power state')
         return 'Redfish agrees: it is on'
-
-    def next_is_pxe(self, output):
-        step.expect(output.strip() == '204', f'HTTP status {output}, not 204')
-        self.guest.expect_no_boot()
-        return 'the override is set, and the VM was not restarted'
-
-    def boots_pxe(self, output):
-        step.expect(output.strip() == '204', f'HTTP status {output}, not 204')
-        return self.guest.expect_boot('Pxe')
-
-    def logged_out(self, output):
-        step.expect(output.strip() == '204', f'HTTP status {output}, not 204')
-        return 'the session is closed, its token is invalid'
 
     def deleted(self, output):
         step.expect('deleted' in output, 'unexpected output of kubectl')
@@ -180,42 +160,22 @@ class Script:
         return [
             self._kubectl('Show the BMC and its objects',
                           f'get vmbmc {NAME}\n{shown}', self.shown),
+            self._client('List BMCs with the state of their VMs',
+                         self.bmc('list'), self.listed),
             self._client(f'Switch {NAME} on, over IPMI',
                          self.ipmi('power on'), self.switched_on),
-            self._client('Read its power state, over IPMI',
-                         self.ipmi('power status'), self.is_on),
+            self._client('Read its power state, from outside of the cluster',
+                         self.bmc(f'power {NAME}'), self.is_on),
+            self._client('Set a one-time boot from the network',
+                         self.bmc(f'boot {NAME} pxe'), self.next_is_pxe),
+            self._client('Reset it', self.bmc(f'power {NAME} reset'),
+                         self.boots_pxe),
             self._kubectl('Get the CA certificate of the BMC',
                           f"get configmap {NAME}-virtbmc-ca --output \\\n    "
                           f"jsonpath='{{.data.ca\\.crt}}' > {self.ca}",
                           self.has_certificate),
-            self._client(
-                'Log in over Redfish', self.curl(
-                    "--write-out '%{http_code}' --output /dev/null "
-                    f'--dump-header {self.session} \\\n    {_JSON}--data '
-                    f'\'{{"UserName": "{USER}", "Password": "{PASSWORD}"}}\' '
-                    '\\\n    ',
-                    '/redfish/v1/SessionService/Sessions', token=False),
-                self.logged_in),
-            self._client(
-                'Read the system', self.curl(
-                    '', f"{_SYSTEM} \\\n    | {process.BIN / 'python'} "
-                    '-m json.tool'), self.reads),
-            self._client(
-                'Set a one-time boot from the network',
-                self.send('PATCH', _SYSTEM,
-                          '{"Boot": {"BootSourceOverrideTarget": "Pxe",'
-                          ' "BootSourceOverrideEnabled": "Once"}}'),
-                self.next_is_pxe),
-            self._client(
-                'Reset it', self.send(
-                    'POST', _SYSTEM + '/Actions/ComputerSystem.Reset',
-                    '{"ResetType": "ForceRestart"}'), self.boots_pxe),
-            self._client(
-                'Log out', self.curl(
-                    "--write-out '%{http_code}' --request DELETE \\\n    ",
-                    f"$(tr --delete '\\r' < {self.session} \\\n        "
-                    "| sed --quiet 's/^location: //Ip')"),
-                self.logged_out),
+            self._client('Read the system, over Redfish', self.curl,
+                         self.reads),
             self._kubectl('Delete the BMC', 'delete vmbmc ' + NAME,
                           self.deleted),
             self._kubectl(
