@@ -29,14 +29,15 @@ class Metal3TestCase(hosts.Hosts, operator.OperatorTestCase):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
+        cls.images = cls.share(image_server.ImageServer(
+            webserver.own_address()))
         cls.ironic = cls.share(ironic.Ironic(programs.IRONIC))
         cls.metal3 = cls.share(programs.BareMetalOperator(
-            cls.sandbox.kubeconfig, cls.ironic.url))
+            cls.sandbox.kubeconfig, cls.ironic.url,
+            cls.images.url + '/ironic-python-agent.iso'))
 
     def setUp(self):
         super().setUp()
-        self.images = self.useFixture(image_server.ImageServer(
-            webserver.own_address()))
         self.iso = {'url': self.images.url + '/it.iso', 'format': 'live-iso'}
         self.began = time.monotonic()
 

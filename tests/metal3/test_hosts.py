@@ -1,7 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """BareMetalHosts of the operator in baremetal-operator and Ironic."""
 
+import hashlib
+
 from kubevirt_sandbox.testing import given_cluster
+from tests.fixtures import file_servers
+from tests.fixtures import ironic_agent
 from tests.fixtures.metal3 import programs
 from tests.fixtures import operator
 from tests.metal3 import case
@@ -29,6 +33,42 @@ class HostsTestCase(case.Metal3TestCase):
         for online in False, True:
             self.merge('bmh', 'n0', {'spec': {'online': online}})
             self.wait_power(online)
+        self.merge('bmh', 'n0', {'spec': {'image': None, 'online': False}})
+        self.wait_state('available')
+        self.delete()
+
+    def test_qcow2(self):
+        """The deploy ramdisk is a medium; its agent is a stand-in.
+
+        Without RebootPolicy the disk is booted once, although the ramdisk
+        shuts the guest down in its one-time boot.
+        """
+        self.sandbox.set_gates(off=('RebootPolicy',))
+        self.addCleanup(self.sandbox.set_gates)
+        content = b'QFI\xfb' + bytes(200000)
+        server = self.useFixture(file_servers.Server(
+            lambda handler: file_servers.send(handler, 200, content)))
+        self.make()
+        self.wait_state('available')
+        self.merge('bmh', 'n0', {'spec': {'online': True, 'image': {
+            'url': server.url + '/disk.qcow2', 'format': 'qcow2',
+            'checksum': hashlib.sha256(content).hexdigest(),
+            'checksumType': 'sha256'}}})
+        self.assertEqual('Cd', self.sandbox.wait_boot(
+            'n0', 1, self.namespace, timeout=120)['class'])
+        [node] = self.ironic.baremetal.nodes()
+        agent = self.useFixture(ironic_agent.Agent(
+            self.ironic.url, node.id, 'write_image',
+            lambda: self.sandbox.guest_does('n0', 'shutdown',
+                                            self.namespace)))
+        self.wait_state('provisioned')
+        self.assertEqual(content, agent.image)
+        self.assertEqual(['Cd', 'Hdd'], [
+            boot['class']
+            for boot in self.sandbox.boots('n0', self.namespace)])
+        self.assertEqual([], self.sandbox.list('datavolumes',
+                                               self.namespace))
+        self.wait_power(True)
         self.merge('bmh', 'n0', {'spec': {'image': None, 'online': False}})
         self.wait_state('available')
         self.delete()

@@ -9,14 +9,17 @@ baremetal-operator itself does so in :mod:`tests.metal3`.
 """
 
 import base64
+import hashlib
 from urllib import parse
 
 import requests
 
 from kubevirt_sandbox.testing import given_cluster
 from kubevirt_sandbox.testing import webserver
+from tests.fixtures import file_servers
 from tests.fixtures import image_server
 from tests.fixtures import ironic
+from tests.fixtures import ironic_agent
 from tests.fixtures.metal3 import hosts
 from tests.fixtures.metal3 import programs
 from tests.fixtures import operator
@@ -125,6 +128,26 @@ class Provisioner:
                 raise AssertionError(found[one]['reason'])
         return self.change('active', 'active')
 
+    def deploy(self, url, content, deploy_iso):
+        """Begin to write an image in qcow2, with a deploy ramdisk.
+
+        :param content: of the image
+        :param deploy_iso: URL of the ramdisk, as in DEPLOY_ISO_URL
+        """
+        self.update(driver_info__deploy_iso=deploy_iso)
+        self.change('provide', 'available')
+        self.update(
+            instance_uuid=self._host['metadata']['uid'],
+            instance_info__capabilities={},
+            instance_info__image_source=url,
+            instance_info__image_disk_format='qcow2',
+            instance_info__image_os_hash_algo='sha256',
+            instance_info__image_os_hash_value=hashlib.sha256(
+                content).hexdigest(),
+            driver_info__force_persistent_boot_device='Default')
+        self.ask('PUT', f'nodes/{self.node.id}/states/provision',
+                 {'target': 'active'})
+
     def power(self, target, **more):
         self.ask('PUT', f'nodes/{self.node.id}/states/power',
                  {'target': target, **more})
@@ -222,6 +245,41 @@ class IronicTestCase(hosts.Hosts, operator.OperatorTestCase):
             'datavolumes', self.namespace), [])
         metal3.delete()
         self.assertEqual([], list(self.ironic.baremetal.nodes()))
+        self.assert_no_warnings()
+        self.assertEqual({}, self.sandbox.stats()['refused'])
+
+    def test_qcow2(self):
+        """The deploy ramdisk is a medium; the disk is booted after it.
+
+        With RebootPolicy the disk is booted twice, as the ramdisk shuts the
+        guest down in its one-time boot.
+        """
+        self.sandbox.set_gates(off=('RebootPolicy',))
+        self.addCleanup(self.sandbox.set_gates)
+        content = b'QFI\xfb' + bytes(200000)
+        server = self.useFixture(file_servers.Server(
+            lambda handler: file_servers.send(handler, 200, content)))
+        metal3 = self.metal3
+        metal3.register()
+        metal3.deploy(server.url + '/disk.qcow2', content,
+                      self.images.url + '/ironic-python-agent.iso')
+        self.boots('Cd')
+        agent = self.useFixture(ironic_agent.Agent(
+            self.ironic.url, metal3.node.id, 'write_image',
+            lambda: self.sandbox.guest_does('n0', 'shutdown',
+                                            self.namespace)))
+        metal3.wait('active')
+        self.assertEqual(content, agent.image)
+        self.assertEqual('power_off', agent.done[-1])
+        self.boots('Cd', 'Hdd')
+        self.until('ejected', lambda: self.sandbox.list(
+            'datavolumes', self.namespace), [])
+        metal3.power('power off')
+        metal3.power('power on')
+        self.boots('Cd', 'Hdd', 'Hdd')
+        metal3.change('deleted', 'available')
+        self.sandbox.wait_stopped('n0', self.namespace)
+        metal3.delete()
         self.assert_no_warnings()
         self.assertEqual({}, self.sandbox.stats()['refused'])
 
