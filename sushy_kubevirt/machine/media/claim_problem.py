@@ -139,13 +139,18 @@ def _size_advice(options: options.MediaOptions) -> str:
         'in spec.config of the CDI object')
     return f'. {text[:1].upper()}{text[1:]}' + option_hints.hint(
         options, 'size_margin', ', or set {}'
+    ) + option_hints.hint(
+        options, 'volume_mode', ', or set {} to Block'
     ) + ', and insert the image again'
 
 
 def _advice(options: options.MediaOptions) -> str:
+    volume_mode = option_hints.hint(
+        options, 'volume_mode', ', the volume mode ({}), which is '
+        f'{options.volume_mode},') if options.volume_mode else ''
     return option_hints.hint(
         options, 'storage_class', '. Check the storage class ({})'
-    ) + option_hints.hint(
+    ) + volume_mode + option_hints.hint(
         options, 'access_mode', f' and the access mode ({{}}), which is '
         f'{options.access_mode}; then insert the image again')
 

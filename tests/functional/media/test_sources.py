@@ -275,7 +275,7 @@ class HttpBootTestCase(media_case.MediaTestCase):
         self.wait_clean(machine)
 
 
-class CertificateTestCase(media_case.MediaTestCase):
+class CertificateTestCase(media_case.UploadingTestCase):
 
     def certificate(self):
         return self.sandbox.ca.read_text()
@@ -364,6 +364,11 @@ class CertificateTestCase(media_case.MediaTestCase):
         # CDI gets the certificates, and nothing else that was there.
         self.assertEqual({'operator.pem': ca}, self.sandbox.get(
             'configmaps', name)['data'])
+        # The BMC itself verifies by it, too.
+        uploading = self.uploading(ca_config_map='trusted').machine(
+            machine.name)
+        self.assertEqual({'upload': {}}, self.inserts(uploading, url)['spec'][
+            'source'])
 
     def test_certificates_of_options_and_of_the_device(self):
         (first, first_ca), (second, second_ca) = self.https(), self.https()

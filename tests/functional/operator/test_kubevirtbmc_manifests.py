@@ -187,6 +187,12 @@ class ManifestsTestCase(operator.OperatorTestCase):
                 port['protocol'] for port in service['spec']['ports']])
         self.assertIs(True, self.insert(box, url)['source']['http'][
             'insecureSkipVerify'])
+        self.eject(box)
+        box.patch(placement='Shared')
+        self.until('shared', lambda: box.status['placement']['type'], 'Shared')
+        self.assertEqual({'redfish'}, set(box.status['endpoints']))
+        self.until('image', lambda: self.insert(box, url)['source']['http'][
+            'insecureSkipVerify'])
 
     def test_invalid_size_margin(self):
         box = self.apply('every-field.yaml')

@@ -124,6 +124,17 @@ class ExplainedTestCase(base.BaseTestCase):
             self.assertTrue(found.message.startswith('why'))
             self.assertEqual(reason, found.reason)
 
+    def test_volume_mode(self):
+        names = {**NAMES, 'volume_mode': 'THE_VOLUME_MODE'}
+        for volume_mode, expected in (
+                (None, ''), ('Block', ', the volume mode (THE_VOLUME_MODE), '
+                             'which is Block, and the access mode')):
+            found = claim_problem.advice(
+                'ErrClaimNotValid', 'why', options.MediaOptions(
+                    names=names, volume_mode=volume_mode))
+            self.assertIn(expected, found)
+            self.assertEqual(bool(expected), 'THE_VOLUME' in found)
+
     def test_profile_without_access_modes(self):
         for adjective in '', 'matching ':
             message = claim_problem.explained(datavolumes.Status(
