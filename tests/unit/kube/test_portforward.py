@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Forwarded ports, against a server of the protocol."""
+
+import threading
+
+from oslotest import base
+from websockets.sync import server
+
+from sushy_kubevirt.kube import api_resources
+from sushy_kubevirt.kube import api_responses
+from sushy_kubevirt.kube import connection
+from sushy_kubevirt.kube import errors
+from sushy_kubevirt.kube import portforward
+
+PORT = (8443).to_bytes(2, 'little')
+
+
+class PortForwardTestCase(base.BaseTestCase):
+
+    def connect(self, handler, **more):
+        """Serve a WebSocket, and connect to it."""
+        self.requests = []
+
+        def handle(socket):
+            self.requests.append((socket.request, socket.subprotocol))
+            for channel in 0, 1:
+                socket.send(bytes([channel]) + PORT)
+            handler(socket)
+
+        serving = server.serve(handle, '127.0.0.1', 0,
+                               subprotocols=[portforward.PROTOCOL], **more)
+        thread = threading.Thread(target=serving.serve_forever)
+        thread.start()
+        self.addCleanup(thread.join)
+        self.addCleanup(serving.shutdown)
+        port = serving.socket.getsockname()[1]
+        call = api_responses.ApiCall(
+            'create', api_resources.POD, 'space', 'pod', 'portforward')
+        call.path += '?ports=8443'
+        access = connection.Access(f'http://127.0.0.1:{port}',
+                                   authorization='Bearer secret')
+        result = portforward.connect(
+            connection.Connection(lambda: access), call, 'test', 10)
+        self.addCleanup(result.socket.close)
+        result.socket.settimeout(20)
+        return result
+
+    def test_data_passes_both_ways(self):
+        def echo(socket):
+            for message in socket:
+                self.assertEqual(0, message[0])
+                # In several messages, also an empty one.
+                socket.send(b'\0')
+                socket.send(message[:2])
+                socket.send(b'\0' + message[2:])
+        forwarded = self.connect(echo)
+        for data in b'hello', b'x' * 100000:
+            forwarded.socket.sendall(data)
+            received = b''
+            while len(received) < len(data):
+                received += forwarded.socket.recv(65536)
+            self.assertEqual(data, received)
+        [(request, protocol)] = self.requests
+        self.assertEqual(portforward.PROTOCOL, protocol)
+        self.assertEqual(
+            '/api/v1/namespaces/space/pods/pod/portforward?ports=8443',
+            request.path)
+        self.assertEqual('Bearer secret', request.headers['Authorization'])
+
+    def test_error_of_the_node(self):
+        closed = threading.Event()
+
+        def refuse(socket):
+            socket.send(b'\1cannot connect to 8443')
+            list(socket)        # it does not close
+            closed.set()
+        forwarded = self.connect(refuse)
+        self.assertEqual(b'', forwarded.socket.recv(1))
+        self.assertEqual('cannot connect to 8443', forwarded.error)
+        self.assertTrue(closed.wait(20))
+
+    def test_end_of_either_side(self):
+        closed = threading.Event()
+
+        def serve(socket):
+            list(socket)
+            closed.set()
+        self.connect(serve).socket.close()
+        self.assertTrue(closed.wait(20))
+        forwarded = self.connect(lambda socket: socket.send(b'\0end'))
+        self.assertEqual(b'end', forwarded.socket.recv(10))
+        self.assertEqual(b'', forwarded.socket.recv(10))
+        self.assertEqual('', forwarded.error)
+
+    def test_refusal(self):
+        def refuse(socket, request):
+            return socket.respond(403, 'no')
+        error = self.assertRaises(
+            errors.AccessDenied, self.connect, None, process_request=refuse)
+        self.assertEqual(('create', 'pods/portforward', 'space'), (
+            error.verb, error.resource, error.namespace))
