@@ -12,6 +12,7 @@ import tarfile
 import unittest
 
 import fixtures
+import yaml
 
 from kubevirt_sandbox.testing import api_user
 from kubevirt_sandbox.testing import given_cluster
@@ -90,7 +91,8 @@ class ReleaseTestCase(base.FunctionalTestCase):
     def test_version_is_that_of_the_tag(self):
         self.assertEqual(
             {f'sushy_kubevirt-{TAG}-py3-none-any.whl',
-             f'sushy_kubevirt-{TAG}.tar.gz', 'CHANGELOG.rst', 'NOTES.md'},
+             f'sushy_kubevirt-{TAG}.tar.gz', 'CHANGELOG.rst', 'NOTES.md',
+             'kubectl-bmc.tar.gz', 'bmc.yaml'},
             {path.name for path in self.dist.iterdir()})
 
     def test_changes_are_those_of_the_release_notes(self):
@@ -111,6 +113,38 @@ class ReleaseTestCase(base.FunctionalTestCase):
         self.assertEqual(*(
             hashlib.sha256(path.read_bytes()).hexdigest()
             for path in (self.wheel, again)))
+
+    def test_plugin_of_krew(self):
+        """Rules of ``internal/index/validation/validate.go``, krew 0.4.5."""
+        archive = self.dist / 'kubectl-bmc.tar.gz'
+        plugin = yaml.safe_load((self.dist / 'bmc.yaml').read_text())
+        self.assertEqual(
+            ('krew.googlecontainertools.github.com/v1alpha2', 'Plugin', 'bmc'),
+            (plugin['apiVersion'], plugin['kind'], plugin['metadata']['name']))
+        spec = plugin['spec']
+        self.assertEqual(f'v{TAG}', spec['version'])
+        self.assertNotIn('\n', spec['shortDescription'])
+        platform, = spec['platforms']
+        self.assertEqual(hashlib.sha256(archive.read_bytes()).hexdigest(),
+                         platform['sha256'])
+        self.assertEqual(archive.as_uri(), platform['uri'])
+        self.assertEqual(
+            {'os'}, {rule['key'] for rule
+                     in platform['selector']['matchExpressions']})
+        with tarfile.open(archive) as tar:
+            names = {name.removeprefix('./') for name in tar.getnames()}
+            self.assertLessEqual(
+                {file['from'] for file in platform['files']}, names)
+            tar.extractall(self.folder / 'krew', filter='data')
+        program = self.folder / 'krew' / platform['bin']
+        complete = program.with_name('kubectl_complete-bmc')
+        complete.symlink_to(program)
+        env = {'PIP_FIND_LINKS': self.dist, 'XDG_DATA_HOME': self.folder,
+               'PATH': containerfile.python_path()}
+        self.assertIn('kubectl bmc', run(program, '--help', **env))
+        # Now it is installed.
+        self.assertIn('power\t', run(complete, '', **env))
+        self.assertNotIn('installing', run(program, '--help', **env))
 
     def test_commit_without_tag(self):
         run('git', 'clone', '--quiet', '--no-tags', self.clone,
