@@ -26,6 +26,11 @@ COMMANDS = {
     'boot': 'show or change what is booted',
     'credentials': 'print what a client needs',
     'create': 'create a BMC for a VM',
+    'console': 'open the serial console',
+    'web': 'open the web page',
+    'media': 'insert an image into a virtual drive, or eject it',
+    'log': 'show the event log',
+    'sensors': 'show the state and the health of a VM and its parts',
 }
 
 
@@ -57,7 +62,8 @@ def parser(names: abc.Iterable[str] = COMMANDS) -> argparse.ArgumentParser:
     """
     shared = common()
     top = argparse.ArgumentParser(
-        prog=NAME, parents=[shared], allow_abbrev=False,
+        # Not `shared`: set_defaults changes the actions of parents.
+        prog=NAME, parents=[common()], allow_abbrev=False,
         description='Use the BMCs of virtual machines, through the API '
                     'server.',
         epilog=f'"{NAME} COMMAND --help" has arguments and examples.')

@@ -55,6 +55,10 @@ class AccessTestCase(kubectl_case.KubectlCase):
         self.assertIn('VM vm has the BMCs first, second',
                       self.refusal('power', 'vm'))
         self.assertEqual('Off\n', self.plugin('power', 'first'))
+        # Options of kubectl may come before the command.
+        self.assertEqual('Off\n', self.plugin(
+            '--namespace', self.namespace, 'power', 'first',
+            user=self.admin_user))
 
     def test_bmc_that_is_not_ready(self):
         self.kubectl.apply(operator.bmc_manifest('lost', 'no-such-vm'))
