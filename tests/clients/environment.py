@@ -3,11 +3,11 @@
 
     python -m tests.clients.environment
 
-It prepares the environment of :mod:`tests.fixtures.environments`, with
-Debian's FreeIPMI and socat, and builds the Go programs of ``tests/clients/go``
-and ``helm``, if a recent Go is installed, in the folder ``clients`` of the
-environment that it runs in (``.venv`` or tox's). What is up to date is left
-alone.
+It prepares the environments of :mod:`tests.fixtures.environments`, with
+Debian's FreeIPMI, Net-SNMP and socat, and builds the Go programs of
+``tests/clients/go`` and ``helm``, if a recent Go is installed, in the folder
+``clients`` of the environment that it runs in (``.venv`` or tox's). What is up
+to date is left alone.
 """
 
 import os
@@ -20,6 +20,9 @@ import sys
 from tests.fixtures import environments
 
 PYTHON = environments.ENVIRONMENTS['clients']
+
+#: The last Ironic with the hardware type snmp.
+IRONIC = environments.ENVIRONMENTS['clients-ironic']
 
 SOURCES = pathlib.Path(__file__).parent
 GO_SOURCES = SOURCES / 'go'
@@ -99,6 +102,7 @@ def main():
     shutil.rmtree(RESULTS, ignore_errors=True)
     RESULTS.mkdir(parents=True)
     PYTHON.prepare()
+    IRONIC.prepare()
     _build_go()
 
 
