@@ -60,7 +60,9 @@ def of_document(read_document: document.Document, name: str | None = None,
     networks = hardware.networks(name, values, checker)
     types = hardware.types(values, networks, checker)
     maker = _Nodes(name, values, networks, types, checker)
-    nodes = maker.nodes(f'{name}-' if declared else _TENKS_PREFIX)
+    nodes = hardware.with_outlets(
+        maker.nodes(f'{name}-' if declared else _TENKS_PREFIX),
+        values['pdu'], checker)
     flavors = _flavors(values, types, checker)
     if checker.problems:
         raise problems.InvalidFile(checker.problems)

@@ -160,7 +160,8 @@ def wanted(client: client.Client, cluster: model.Cluster, namespace: str,
                     'first')
             if isinstance(bmc, endpoint.BmcUnavailable):
                 raise bmc
-            bmcs.require(node.name, bmc, node.type.driver)
+            if node.outlet is None:
+                bmcs.require(node.name, bmc, node.type.driver)
             declared.append(nodes.Wanted(
                 node, bmc, vms[node.name]['metadata']['uid']))
         except endpoint.BmcUnavailable as error:

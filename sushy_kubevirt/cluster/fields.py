@@ -108,7 +108,7 @@ INTERFACES = tuple(f'{kind}_interface' for kind in (
     'bios', 'boot', 'console', 'deploy', 'firmware', 'inspect', 'management',
     'network', 'power', 'raid', 'rescue', 'storage', 'vendor'))
 
-_DRIVERS = 'ipmi', 'redfish'
+_DRIVERS = 'ipmi', 'redfish', 'snmp'
 _BOOT_MODES = 'uefi', 'bios'
 _KINDS = 'VirtualMachineCluster{0}', 'VirtualMachine{0}'
 
@@ -137,8 +137,24 @@ _CLUSTER = (
            'Names of volumes are the name of the node, this, and the number '
            'of the volume, from 0.', default='vol', most=40),
     _tenks('default_ironic_driver', Kind.TEXT,
-           'Ironic\'s hardware type of nodes, unless their type has another.',
+           'Ironic\'s hardware type of nodes, unless their type has another. '
+           'For ``snmp``, see ``pdu``.',
            default='ipmi', choices=_DRIVERS),
+    Field('pdu', Kind.MAPPING,
+          'Where virtualpdu-kubevirt serves the outlets of nodes with the '
+          'hardware type ``snmp``, as Ironic\'s conductors reach it. The '
+          'nodes have the outlets 1 to 24 of the first PDU, and so on, in the '
+          'order of the file; ``inventory --format virtualpdu`` prints the '
+          'configuration of the PDUs. Ironic has this hardware type until '
+          '35.1.0.', default={}),
+    Field('pdu.address', Kind.TEXT,
+          'IPv4 address or name. Required with such nodes.', most=253),
+    Field('pdu.port', Kind.INTEGER,
+          'UDP port of the first PDU. The next one has the port after it.',
+          default=161, least=1, most=65535),
+    Field('pdu.community', Kind.TEXT,
+          'Community of SNMP v2c. Required with such nodes. It is stored in '
+          'Ironic\'s nodes, where users who may read them see it.', most=255),
     _tenks('default_boot_mode', Kind.TEXT,
            'Firmware of VMs, unless their type has another.',
            default='uefi', choices=_BOOT_MODES),

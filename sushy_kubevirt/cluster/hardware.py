@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The networks and node types of a cluster file.
+"""The networks, node types and outlets of a cluster file.
 
 The functions take what `checks.Checker.check` has returned, and the checker,
 to which they report further problems. What they return is complete only if
@@ -9,6 +9,7 @@ the checker has no problems.
 from __future__ import annotations
 
 from collections import abc
+import dataclasses
 import re
 import typing
 
@@ -18,6 +19,7 @@ from sushy_kubevirt.cluster import model
 from sushy_kubevirt.cluster.nova import switch
 from sushy_kubevirt.cluster import raw
 from sushy_kubevirt.cluster import wording
+from sushy_kubevirt.pdu import config as pdu_config
 
 if typing.TYPE_CHECKING:
     from sushy_kubevirt.cluster import checks
@@ -260,3 +262,40 @@ def _check_claim(value: checks.Values, where: document.ValuePath,
         if value[key]:
             checker.problem((*where, key), 'an existing claim has its own '
                             f'"{key}"')
+
+
+def with_outlets(nodes: tuple[model.Node, ...], value: checks.Values,
+                 checker: checks.Checker) -> tuple[model.Node, ...]:
+    """Give the nodes with the driver ``snmp`` that are enrolled an outlet.
+
+    :param value: of ``pdu``
+    """
+    count = 0
+    result = []
+    for node in nodes:
+        if node.type.driver == 'snmp' and node.ironic is not None:
+            pdu, outlet = divmod(count, pdu_config.OUTLETS)
+            count += 1
+            node = dataclasses.replace(node, outlet=model.Outlet(
+                value['address'], value['port'] + pdu, value['community'],
+                outlet + 1))
+        result.append(node)
+    if count:
+        _check_pdu(value, result, checker)
+    return tuple(result)
+
+
+def _check_pdu(value: checks.Values, nodes: list[model.Node],
+               checker: checks.Checker) -> None:
+    for key, pattern, text in (
+            ('address', r'[\w.-]+', 'an IPv4 address or a name'),
+            ('community', r'[!-~]+', 'text without blanks')):
+        given = value[key]
+        if not given and not checker.reported('pdu', key):
+            checker.problem(('pdu',), f'"{key}" is missing in "pdu", which '
+                            'nodes with the ironic_driver "snmp" need')
+        elif given and not re.fullmatch(pattern, given, re.ASCII):
+            checker.problem(('pdu', key), f'"{key}" has to be {text}')
+    if any(node.outlet and node.outlet.port > 65535 for node in nodes):
+        checker.problem(('pdu', 'port'), 'there are not enough ports after '
+                        f'{value["port"]} for all PDUs')

@@ -109,7 +109,7 @@ class NodeType:
     :param vcpus: None with an instance type
     :param memory_mb: MiB; None with an instance type
     :param networks: names of `Cluster.networks`, in order of the interfaces
-    :param driver: Ironic's hardware type, ``redfish`` or ``ipmi``
+    :param driver: Ironic's hardware type: ``redfish``, ``ipmi``, ``snmp``
     :param boot_mode: ``uefi`` or ``bios``
     :param secure_boot: whether UEFI's secure boot is on
     :param tpm: None, ``ephemeral`` or ``persistent``
@@ -200,6 +200,22 @@ class Interface:
 
 
 @dataclasses.dataclass(frozen=True)
+class Outlet:
+    """A power outlet, by SNMP v2c.
+
+    :param address: of its PDU: IPv4 address or name
+    :param port: likewise, of UDP
+    :param community: likewise
+    :param number: from 1
+    """
+
+    address: str
+    port: int
+    community: str = dataclasses.field(repr=False)
+    number: int
+
+
+@dataclasses.dataclass(frozen=True)
 class Node:
     """One machine.
 
@@ -207,6 +223,7 @@ class Node:
     :param index: its number among those with the same prefix, from 0
     :param volume_names: names of the volumes of its type
     :param ironic: None if it is not enrolled
+    :param outlet: of an enrolled one with the driver ``snmp``, else None
     """
 
     name: str
@@ -215,6 +232,7 @@ class Node:
     interfaces: tuple[Interface, ...] = ()
     volume_names: tuple[str, ...] = ()
     ironic: IronicConfig | None = None
+    outlet: Outlet | None = None
 
 
 @dataclasses.dataclass(frozen=True)

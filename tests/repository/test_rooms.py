@@ -83,6 +83,7 @@ ALLOWED = {
         'sushy_kubevirt.remote', 'yaml'},
     'sushy_kubevirt.cluster': {
         'sushy_kubevirt.kube', 'sushy_kubevirt.machine',
+        'sushy_kubevirt.pdu.config',
         'sushy_kubevirt.operator.credentials',
         'sushy_kubevirt.operator.naming', 'sushy_kubevirt.remote', 'cliff',
         'keystoneauth1', 'openstack', 'requests', 'yaml'},

@@ -17,6 +17,7 @@ from sushy_kubevirt.cluster.inventory import devstack
 from sushy_kubevirt.cluster.inventory import ironic
 from sushy_kubevirt.cluster.inventory import metal3
 from sushy_kubevirt.cluster.inventory import metal3_secrets
+from sushy_kubevirt.cluster.inventory import virtualpdu
 
 if typing.TYPE_CHECKING:
     from sushy_kubevirt.cluster.ironic import nodes
@@ -33,7 +34,8 @@ class Format(typing.Protocol):
 
 FORMATS: dict[str, Format] = {
     'ironic': ironic, 'bifrost': bifrost, 'devstack': devstack,
-    'ansible': ansible, 'metal3': metal3, 'metal3-secrets': metal3_secrets}
+    'ansible': ansible, 'metal3': metal3, 'metal3-secrets': metal3_secrets,
+    'virtualpdu': virtualpdu}
 
 
 class Inventory(base.Command):

@@ -29,6 +29,10 @@ def make(declared: list[nodes.Wanted], owner: str) -> str:
         raise problems.Unsuitable(
             'DevStack has one driver for all nodes. Give all node types the '
             'same ironic_driver')
+    if not drivers <= _PORTS.keys():
+        raise problems.Unsuitable(
+            'DevStack enrols nodes with the ironic_driver '
+            + ' or '.join(sorted(_PORTS)))
     return ''.join(_line(wanted) + '\n' for wanted in declared)
 
 

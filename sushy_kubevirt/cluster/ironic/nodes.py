@@ -56,6 +56,11 @@ _DEPLOY_IMAGES = 'deploy_kernel', 'deploy_ramdisk'
 
 _PASSWORDS = {'redfish_password', 'ipmi_password'}
 
+#: Interfaces by driver, where Ironic's default may not fit: an outlet has no
+#: boot device to set.
+_INTERFACES = {'snmp': {'power_interface': 'snmp',
+                        'management_interface': 'noop'}}
+
 #: Where a value of a node is: one to three keys.
 Path: typing.TypeAlias = tuple[str, ...]
 
@@ -172,7 +177,8 @@ def values(wanted: Wanted, owner: str,
     wants: dict[Path, typing.Any] = {
         ('name',): node.name, ('driver',): node.type.driver,
         ('resource_class',): ironic.resource_class}
-    for key, value in {**ironic.interfaces, **ironic.attributes}.items():
+    for key, value in {**_INTERFACES.get(node.type.driver, {}),
+                       **ironic.interfaces, **ironic.attributes}.items():
         if key != 'extra':
             wants[key,] = value
     if 'conductor_group' in ironic.attributes:
@@ -277,6 +283,11 @@ def _driver_info(wanted: Wanted,
                 'redfish_password': bmc.password,
                 'redfish_verify_ca': ironic.verify and (
                     ironic.ca_file or True)}
+    elif outlet := wanted.node.outlet:
+        info = {'snmp_driver': 'apc_rackpdu', 'snmp_address': outlet.address,
+                'snmp_port': outlet.port, 'snmp_version': '2c',
+                'snmp_community': outlet.community,
+                'snmp_outlet': outlet.number}
     else:
         info = {'ipmi_address': bmc.address, 'ipmi_port': bmc.ipmi_port,
                 'ipmi_username': bmc.username, 'ipmi_password': bmc.password}

@@ -79,11 +79,18 @@ def _domain(node: model.Node) -> objects.Json:
     firmware = {'bootloader': (
         {'efi': {'secureBoot': kind.secure_boot}} if uefi
         else {'bios': {'useSerial': True}})}
+    interfaces, disks = networks.interfaces(node), volumes.disks(node)
+    if kind.driver == 'snmp':
+        # Nothing sets a boot device: the network first, then the disks.
+        for order, interface in enumerate(interfaces, 1):
+            interface['bootOrder'] = order
+        for order, disk in enumerate(disks, 1 + len(interfaces)):
+            disk['bootOrder'] = order
     return merge.given({
         'devices': merge.given({
-            'disks': [*volumes.disks(node),
+            'disks': [*disks,
                       {'name': DRIVE, 'cdrom': {'bus': has.cdrom_bus}}],
-            'interfaces': networks.interfaces(node),
+            'interfaces': interfaces,
             # KubeVirt would add one in the pod network.
             'autoattachPodInterface': None if node.interfaces else False,
             'logSerialConsole': kind.console_log,

@@ -18,8 +18,13 @@ BMC = endpoint.Bmc('10.96.0.7', username='admin', password='s3cret-one',
 
 
 def wanted(name='tk0', bmc=BMC, vm='vm-uid-0', kind=None, networks=('net1',),
-           **ironic):
-    """Make a `nodes.Wanted`."""
+           outlet=None, **ironic):
+    """Make a `nodes.Wanted`.
+
+    :param outlet: number of its outlet; it then has the driver ``snmp``
+    """
+    if outlet:
+        kind = {**(kind or {}), 'driver': 'snmp'}
     kind = {'vcpus': 2, 'memory_mb': 1024, 'driver': 'redfish',
             'volumes': (model.Volume('10Gi'),), **(kind or {})}
     interfaces = tuple(
@@ -29,7 +34,9 @@ def wanted(name='tk0', bmc=BMC, vm='vm-uid-0', kind=None, networks=('net1',),
     return nodes.Wanted(
         model.Node(name, 0, model.NodeType('type0', **kind), interfaces,
                    ironic=model.IronicConfig(
-                       **{'resource_class': 'rc', **ironic})), bmc, vm)
+                       **{'resource_class': 'rc', **ironic}),
+                   outlet=model.Outlet('192.0.2.1', 9161, 'lab', outlet)
+                   if outlet else None), bmc, vm)
 
 
 def of_architecture(name):

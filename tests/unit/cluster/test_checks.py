@@ -112,7 +112,7 @@ class ProblemsTestCase(base.BaseTestCase):
             ('default_boot_mode: efi', '"default_boot_mode" cannot be "efi"; '
              'did you mean "uefi"?'),
             ('default_ironic_driver: agent', 'has to be one of "ipmi", '
-             '"redfish", not "agent"'))
+             '"redfish", "snmp", not "agent"'))
 
     def test_lists(self):
         flavor = ('node_types: {a: {vcpus: 1, memory_mb: 1}}\n'

@@ -227,6 +227,52 @@ class EveryKeyTestCase(base.BaseTestCase):
             self.cluster.flavors)
 
 
+class OutletsTestCase(base.BaseTestCase):
+
+    FILE = """
+        pdu: {address: pdu.example.org, port: 9161, community: lab}
+        default_ironic_driver: snmp
+        node_types: {small: {vcpus: 1, memory_mb: 512}}
+        specs:
+        - {type: small, count: %s, ironic_config: {resource_class: rc}}
+        """
+
+    def outlets(self, text):
+        return [node.outlet for node in read(text).nodes]
+
+    def refused(self, text, *parts):
+        message = str(self.assertRaises(problems.InvalidFile, read, text))
+        for part in parts:
+            self.assertIn(part, message)
+
+    def test_in_the_order_of_the_file(self):
+        outlets = self.outlets(self.FILE % 50)
+        self.assertEqual(
+            [(9161, 1), (9161, 24), (9162, 1), (9163, 2)],
+            [(outlets[index].port, outlets[index].number)
+             for index in (0, 23, 24, 49)])
+        self.assertEqual(('pdu.example.org', 'lab'), (
+            outlets[0].address, outlets[0].community))
+        self.assertNotIn('lab', str(outlets[0]))
+
+    def test_other_nodes_have_none(self):
+        text = self.FILE % 1
+        self.assertEqual([None], self.outlets(text.replace('snmp', 'ipmi')))
+        self.assertEqual([None], self.outlets(
+            text.replace(', ironic_config: {resource_class: rc}', '')))
+
+    def test_problems(self):
+        text = self.FILE % 25
+        self.refused(text.replace('pdu: {', 'cluster: {name: a} #'),
+                     '"address" is missing in "pdu"',
+                     '"community" is missing in "pdu"')
+        self.refused(text.replace('pdu.example.org', '"2001:db8::1"'),
+                     'an IPv4 address')
+        self.refused(text.replace('community: lab', 'community: "a b"'),
+                     'without blanks')
+        self.refused(text.replace('9161', '65535'), 'not enough ports')
+
+
 class NamesTestCase(base.BaseTestCase):
 
     def test_name_of_the_cluster(self):

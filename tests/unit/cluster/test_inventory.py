@@ -2,6 +2,7 @@
 """Nodes in the formats of other tools."""
 
 import base64
+import configparser
 import dataclasses
 import json
 import pathlib
@@ -17,8 +18,10 @@ from sushy_kubevirt.cluster.inventory import devstack
 from sushy_kubevirt.cluster.inventory import ironic
 from sushy_kubevirt.cluster.inventory import metal3
 from sushy_kubevirt.cluster.inventory import metal3_secrets
+from sushy_kubevirt.cluster.inventory import virtualpdu
 from sushy_kubevirt.cluster.ironic import nodes
 from sushy_kubevirt.cluster import problems
+from sushy_kubevirt.pdu import config as pdu_config
 from tests.unit.cluster import declared
 
 OWNER = declared.OWNER
@@ -147,6 +150,7 @@ class DevstackTestCase(base.BaseTestCase):
         for wanted, text in (
                 ([declared.wanted(), declared.wanted(
                     kind={'driver': 'ipmi'})], 'one driver'),
+                ([declared.wanted(outlet=1)], 'ipmi or redfish'),
                 ([declared.wanted(bmc=bmc(redfish_port=8443))],
                  'port 443 only'),
                 ([declared.wanted(kind={'driver': 'ipmi'},
@@ -159,6 +163,31 @@ class DevstackTestCase(base.BaseTestCase):
                 problems.Unsuitable, devstack.make, wanted, OWNER)
             self.assertIn(text, str(error))
             self.assertNotIn('two words', str(error))
+
+
+class VirtualpduTestCase(base.BaseTestCase):
+
+    def test_is_read_by_the_program(self):
+        text = virtualpdu.make(
+            [declared.wanted('tk0'), declared.wanted('tk1', outlet=1),
+             declared.wanted('tk2', outlet=2)], OWNER)
+        with tempfile.NamedTemporaryFile('w') as stream:
+            stream.write(text)
+            stream.flush()
+            options, vms = pdu_config.read(stream.name)
+        self.assertEqual({'kubevirt_namespace': OWNER.split('/')[0]},
+                         dict(options))
+        self.assertEqual(['tk1', 'tk2'], vms)
+        parser = configparser.RawConfigParser()
+        parser.read_string(text)
+        self.assertEqual(
+            {'listen_address': '192.0.2.1', 'listen_port': '9161',
+             'snmp_versions': '2c', 'community': 'lab',
+             'ports': '1:tk1,2:tk2'}, dict(parser['demo-9161']))
+
+    def test_without_outlets(self):
+        self.assertRaises(problems.Unsuitable, virtualpdu.make,
+                          [declared.wanted()], OWNER)
 
 
 class AnsibleTestCase(base.BaseTestCase):

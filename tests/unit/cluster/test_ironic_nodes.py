@@ -46,6 +46,18 @@ class CreationTestCase(base.BaseTestCase):
         self.assertIn('/owner', record['managed'])
         self.assertNotIn('s3cret', str(record))
 
+    def test_snmp(self):
+        body = created(declared.wanted(outlet=3))
+        self.assertEqual(
+            {'snmp_driver': 'apc_rackpdu', 'snmp_address': '192.0.2.1',
+             'snmp_port': 9161, 'snmp_version': '2c',
+             'snmp_community': 'lab', 'snmp_outlet': 3}, body['driver_info'])
+        self.assertEqual(('snmp', 'snmp', 'noop'), (
+            body['driver'], body['power_interface'],
+            body['management_interface']))
+        self.assertEqual('fake', created(declared.wanted(outlet=3, interfaces={
+            'management_interface': 'fake'}))['management_interface'])
+
     def test_ipmi(self):
         wanted = declared.wanted(
             kind={'driver': 'ipmi'}, bmc=dataclasses.replace(

@@ -46,6 +46,13 @@ class VirtualMachineTestCase(base.BaseTestCase):
                          domain['firmware']['bootloader'])
         self.assertNotIn('features', domain)
 
+    def test_boot_order_of_a_machine_without_boot_devices(self):
+        devices = self.domain(driver='snmp')['devices']
+        self.assertEqual([1], [one['bootOrder']
+                               for one in devices['interfaces']])
+        self.assertEqual([2, None], [one.get('bootOrder')
+                                     for one in devices['disks']])
+
     def test_firmware(self):
         domain = self.domain(secure_boot=True, tpm='persistent',
                              console_log=True)
