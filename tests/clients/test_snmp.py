@@ -5,7 +5,10 @@ The functional tests in ``tests/functional/pdu`` use Net-SNMP too, for details.
 """
 
 import subprocess
+import textwrap
 
+from kubevirt_sandbox.testing import ports
+from kubevirt_sandbox.testing import process
 from tests.clients import case
 from tests.clients import environment
 from tests.fixtures import ironic
@@ -126,3 +129,48 @@ class IronicSnmpTestCase(PduTestCase):
             snmp_port=self.pdu.ports['2c'], snmp_version='2c',
             snmp_community='public')
         self.assertIn('SNMP', str(e))
+
+    def command(self, *words):
+        return self.run_command(
+            process.BIN / 'sushy-kubevirt-cluster', *words)
+
+    @classmethod
+    def environment(cls):
+        return {**super().environment(), **cls.ironic.env,
+                'KUBECONFIG': str(cls.sandbox.kubeconfig)}
+
+    def test_node_of_a_cluster_file(self):
+        port = self.useFixture(ports.Port()).number
+        path = self.home / 'lab.yaml'
+        path.write_text(textwrap.dedent(f"""
+            cluster: {{name: lab, namespace: {case.NAMESPACE}}}
+            default_ironic_driver: snmp
+            pdu: {{address: 127.0.0.1, port: {port}, community: lab}}
+            physnet_mappings: {{net: pod}}
+            node_types:
+              small: {{vcpus: 1, memory_mb: 256, physical_networks: [net]}}
+            specs:
+            - type: small
+              count: 1
+              ironic_config: {{resource_class: rc, provide: false}}
+            """))
+        self.command('apply', path)
+        config = self.home / 'virtualpdu.conf'
+        self.command('inventory', path, '--format', 'virtualpdu',
+                     '--output-file', config)
+        self.useFixture(process.Process(
+            ['virtualpdu-kubevirt', config], env=self.pdu.env,
+            ready=f'Starting SNMP agent at 127.0.0.1:{port}'))
+        self.command('enrol', path)
+        node = self.ironic.baremetal.get_node('lab-0')
+        self.assertEqual(
+            ('manageable', 'power off', 'snmp', 'noop'),
+            (node.provision_state, node.power_state, node.power_interface,
+             node.management_interface))
+        self.ironic.power(node, 'power on', 'power on')
+        self.sandbox.wait_running('lab-0')
+        self.assertEqual(
+            'Pxe', self.sandbox.wait_boot('lab-0', 1)['class'])
+        self.ironic.power(node, 'power off', 'power off')
+        self.sandbox.wait_stopped('lab-0')
+        self.command('teardown', path, '--yes')
