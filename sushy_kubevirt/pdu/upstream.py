@@ -134,7 +134,7 @@ def _create_snmp_engine(power_unit: object, address: str, port: int,
         while True:
             try:
                 return run()
-            except pysnmp_error.PySnmpError:
+            except Exception:
                 # Anybody can send them, so they must not fill the log.
                 LOG.debug('A message was dropped', exc_info=True)
 
