@@ -178,7 +178,7 @@ class BifrostTestCase(operator.OperatorTestCase):
         self.addOnException(lambda _exc_info: self.addDetail(
             'console', content.text_content(
                 opened.output[-20000:].decode(errors='replace'))))
-        opened.wait(b'SOL Session operational')
+        opened.wait(b'Connected to the BMC of')
         return opened
 
     def assert_nothing_remains(self):
