@@ -3,7 +3,11 @@
 
 from __future__ import annotations
 
-from sushy_kubevirt.remote import endpoint
+import typing
+
+if typing.TYPE_CHECKING:
+    from sushy_kubevirt.kube import client
+    from sushy_kubevirt.remote import endpoint
 
 #: Actions of the command line, and Redfish's ``ResetType``
 #: (Resource.v1_20_1), as far as KubeVirt has them.
@@ -12,16 +16,18 @@ ACTIONS = {'on': 'On', 'off': 'ForceOff', 'soft-off': 'GracefulShutdown',
            'pause': 'Pause', 'resume': 'Resume'}
 
 
-def run(bmc: endpoint.Bmc, action: str | None = None) -> str:
+def run(bmc: endpoint.Bmc, action: str | None = None,
+        kubernetes: client.Client | None = None) -> str:
     """Request a change of the power state, and read it.
 
     :param action: a key of `ACTIONS`; None to change nothing
+    :param kubernetes: client to connect through; None to connect directly
     :returns: Redfish's ``PowerState``, such as ``On`` or ``PoweringOff``
     :raises: `endpoint.BmcUnavailable`
     """
     # Imported here, as most commands do without.
     from sushy_kubevirt.remote import redfish
-    client = redfish.Client(bmc)
+    system = redfish.Client(bmc, kubernetes)
     if action:
-        client.reset(ACTIONS[action])
-    return client.power_state()
+        system.reset(ACTIONS[action])
+    return system.power_state()

@@ -18,8 +18,8 @@ class Power(base.Command, show.ShowOne):
     """Read or change the power state of a node, through its BMC by Redfish.
 
     Either way the state is printed; after a change, it may still be that of
-    before, or PoweringOn or PoweringOff. The BMC has to be reachable from
-    here.
+    before, or PoweringOn or PoweringOff. The connection goes through
+    Kubernetes' API server.
     """
 
     #: The state alone, for scripts.
@@ -39,4 +39,4 @@ class Power(base.Command, show.ShowOne):
         bmc = bmcs.require(
             node, bmcs.of_node(client, namespace, node), 'redfish')
         return ('Power',), (power.run(
-            bmc, None if action == STATUS else action),)
+            bmc, None if action == STATUS else action, client),)

@@ -103,8 +103,9 @@ def row(bmc: objects.VirtualMachineBMC, vms: _Objects, vmis: _Objects
                    or power_state.impairment(state.vmi)
                    or power_state.reconcile_error(vm))
     if not objects.holds(bmc, 'Ready'):
-        reason, _, text = endpoint.not_ready(bmc).partition(': ')
-        values.update(health=reason, reason=text)
+        reason, colon, text = endpoint.not_ready(bmc).partition(': ')
+        values.update(health=reason if colon else 'NotReady',
+                      reason=text or reason)
     elif problem:
         values.update(health=problem.reason, reason=problem.message)
     return values
