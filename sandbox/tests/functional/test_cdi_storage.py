@@ -14,10 +14,6 @@ SETS = [{'accessModes': ['ReadWriteMany'], 'volumeMode': 'Block'},
 
 class StorageTest(cdi.CdiTestCase):
 
-    def setUp(self):
-        super().setUp()
-        self.need_sandbox()
-
     def make_class(self, provisioner='example.test/unknown', **parameters):
         self.cluster.request('POST', CLASSES, {
             'metadata': {'name': 'other'}, 'provisioner': provisioner,
@@ -59,6 +55,7 @@ class StorageTest(cdi.CdiTestCase):
             self.assertEqual(mode, self.claim(name)['spec']['volumeMode'])
 
     def test_overhead(self):
+        self.need_sandbox()
         self.make_class('sandbox.sushy-kubevirt.openstack.org/file',
                         filesystemOverhead='0.15')
         image = bytes(20 * MIB)

@@ -254,13 +254,14 @@ _MESSAGES = {
 }
 
 
-def truncate(value: typing.Any) -> str:
+def truncate(value: typing.Any, longest: int = _MAX_LENGTH) -> str:
     """Shorten a value of a request for a response or a log line.
 
     :param value: any JSON value
+    :param longest: number of characters
     """
     text = value if isinstance(value, str) else _to_json(value)
-    return text if len(text) <= _MAX_LENGTH else text[:_MAX_LENGTH] + '…'
+    return text if len(text) <= longest else text[:longest] + '…'
 
 
 def _to_json(value: typing.Any) -> str:
@@ -293,13 +294,14 @@ def message(key: str, *args: typing.Any, detail: str = '',
 
 
 def make(message_id: str, severity: str, text: str, resolution: str,
-         *args: typing.Any) -> Message:
+         *args: typing.Any, longest: int = _MAX_LENGTH) -> Message:
     """Make an entry of @Message.ExtendedInfo, of any registry.
 
     :param text: with %1, %2 … for the arguments
     :param args: MessageArgs
+    :param longest: number of characters of an argument
     """
-    texts = [truncate(arg) for arg in args]
+    texts = [truncate(arg, longest) for arg in args]
     # Split before filling in, so that a %1 in an argument is not replaced.
     first, *parts = text.split('%')
     return {

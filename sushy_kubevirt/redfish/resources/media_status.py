@@ -113,5 +113,6 @@ def url_without_query(medium: media.Medium) -> str:
 
 
 def _entry(message: event_registry.Message, *args: str) -> messages.Message:
+    # CDI's message and what to do are not of the request.
     return messages.make(message.id, message.severity, message.text,
-                         message.resolution, *args)
+                         message.resolution, *args, longest=1000)

@@ -3,6 +3,7 @@
 
 import fixtures
 
+from kubevirt_sandbox.testing import given_cluster
 from sushy_kubevirt.kube import quantity
 from sushy_kubevirt.machine import boot
 from sushy_kubevirt.machine.media import claim_problem
@@ -135,6 +136,7 @@ class StorageTestCase(media_case.MediaTestCase):
         machine.eject_media('Cd')
         self.wait_clean(machine)
 
+    @given_cluster.needs_sandbox('a storage class whose overhead is known')
     def test_overhead_larger_than_cdi_assumes(self):
         self.storage_class('other', parameters={'filesystemOverhead': '0.15'})
         chosen = {'storage_class': 'other', 'minimum_size': 1 << 20}
