@@ -138,7 +138,9 @@ def _declared(node: model.Node) -> objects.Json:
     declared['type'] = declared.pop('name', '')
     # These two belong to the BMC and to Ironic.
     declared.pop('bmc', None)
-    declared.pop('driver', None)
+    if declared.pop('driver', None) == 'snmp':
+        # It also determines the boot order.
+        declared['ironic_driver'] = 'snmp'
     declared['networks'] = [
         f'{interface.network.name} ({interface.network.attachment or "pod"})'
         for interface in node.interfaces]

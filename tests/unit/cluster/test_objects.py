@@ -10,6 +10,7 @@ from sushy_kubevirt.cluster import model
 from sushy_kubevirt.cluster.objects import bmc
 from sushy_kubevirt.cluster.objects import catalog
 from sushy_kubevirt.cluster.objects import networks
+from sushy_kubevirt.cluster.objects import stamp
 from sushy_kubevirt.cluster.objects import vm
 from sushy_kubevirt.kube import stored_names
 from tests.unit.cluster import nodes
@@ -52,6 +53,14 @@ class VirtualMachineTestCase(base.BaseTestCase):
                                for one in devices['interfaces']])
         self.assertEqual([2, None], [one.get('bootOrder')
                                      for one in devices['disks']])
+
+    def test_driver_is_declared_if_it_determines_the_boot_order(self):
+        made = {driver: self.make(driver=driver)
+                for driver in ('ipmi', 'redfish', 'snmp')}
+        self.assertEqual(stamp.hash_of(made['ipmi']),
+                         stamp.hash_of(made['redfish']))
+        self.assertEqual(('ironic_driver: none -> snmp',), stamp.changes(
+            made['ipmi'], made['snmp']))
 
     def test_firmware(self):
         domain = self.domain(secure_boot=True, tpm='persistent',
