@@ -5,6 +5,7 @@ import contextlib
 import os
 import pathlib
 import re
+import select
 import signal
 import subprocess
 import sys
@@ -161,45 +162,63 @@ class Process(fixtures.Fixture):
                     start_new_session=True, env=self.env, cwd=self.cwd)
             finally:
                 os.close(status_write)
-            self._threads = [
-                threading.Thread(target=self._read_output, daemon=True),
-                threading.Thread(target=self._read_status,
-                                 args=(status_read,), daemon=True)]
+            self._thread = threading.Thread(
+                target=self._read, args=(status_read,), daemon=True)
             _running.add(self)
             self.addCleanup(self.end)
-            for thread in self._threads:
-                thread.start()
+            self._thread.start()
         self._wait(lambda: self.pid, self.timeout, 'start')
         if self.ready is not None:
             self.match = self.wait_output(self.ready, self.timeout)
 
-    def _read_output(self):
-        with open(self.log or os.devnull, 'ab', buffering=0) as log:
-            while chunk := os.read(self._guard.stdout.fileno(), 65536):
+    def _read(self, descriptor):
+        """Read the output, and the lines of the guard.
+
+        What a program has written is in `output` before its end is known.
+        """
+        output = self._guard.stdout.fileno()
+        with open(self.log or os.devnull, 'ab', buffering=0) as log, \
+                os.fdopen(descriptor, 'rb', buffering=0) as lines:
+            sources = {output, descriptor}
+
+            def read_output():
+                chunk = os.read(output, 65536)
                 log.write(chunk)
-                with self._changed:
-                    self._output += chunk
-                    surplus = len(self._output) - _REMEMBERED
-                    if surplus > 0:
-                        del self._output[:surplus]
-                        self._forgotten += surplus
-                    self._changed.notify_all()
+                if not chunk:
+                    sources.remove(output)
+                self._append(chunk)
+
+            while sources:
+                if descriptor not in select.select(sources, [], [])[0]:
+                    read_output()
+                    continue
+                line = lines.readline()
+                while select.select(sources & {output}, [], [], 0)[0]:
+                    read_output()
+                if line:
+                    self._note(*line.decode().split())
+                else:
+                    sources.remove(descriptor)
+
+    def _append(self, chunk):
         with self._changed:
-            self._closed = True
+            self._output += chunk
+            surplus = len(self._output) - _REMEMBERED
+            if surplus > 0:
+                del self._output[:surplus]
+                self._forgotten += surplus
+            self._closed = not chunk
             self._changed.notify_all()
 
-    def _read_status(self, descriptor):
-        with os.fdopen(descriptor) as lines:
-            for line in lines:
-                word, *numbers = line.split()
-                with self._changed:
-                    if word == 'pid':
-                        self.pid = int(numbers[0])
-                    elif word == 'exit':
-                        self.returncode = int(numbers[0])
-                    elif word == 'left':
-                        self.leftovers = [int(n) for n in numbers]
-                    self._changed.notify_all()
+    def _note(self, word, *numbers):
+        with self._changed:
+            if word == 'pid':
+                self.pid = int(numbers[0])
+            elif word == 'exit':
+                self.returncode = int(numbers[0])
+            elif word == 'left':
+                self.leftovers = [int(n) for n in numbers]
+            self._changed.notify_all()
 
     def _wait(self, get, timeout, what):
         """Wait until ``get()`` is true; it is called after each change.
@@ -304,7 +323,6 @@ class Process(fixtures.Fixture):
             # PR_SET_PDEATHSIG kills the guard's child with it.
             self._guard.kill()
             self._guard.wait()
-        for thread in self._threads:
-            thread.join(5)
+        self._thread.join(5)
         self._guard.stdout.close()
         _running.discard(self)
