@@ -109,6 +109,10 @@ class Script:
     def boots_pxe(self, output):
         return self.guest.expect_boot('Pxe')
 
+    def logged(self, output):
+        step.expect('has powered on' in output, 'the log lacks the start')
+        return 'what happened to the VM, also what other clients did'
+
     def has_certificate(self, output):
         step.expect('BEGIN CERTIFICATE' in self.ca.read_text(),
                     'the file has no certificate')
@@ -170,6 +174,8 @@ class Script:
                          self.bmc(f'boot {NAME} pxe'), self.next_is_pxe),
             self._client('Reset it', self.bmc(f'power {NAME} reset'),
                          self.boots_pxe),
+            self._client('Show the log of the BMC', self.bmc(f'log {NAME}'),
+                         self.logged),
             self._kubectl('Get the CA certificate of the BMC',
                           f"get configmap {NAME}-virtbmc-ca --output \\\n    "
                           f"jsonpath='{{.data.ca\\.crt}}' > {self.ca}",
