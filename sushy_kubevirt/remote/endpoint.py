@@ -128,6 +128,11 @@ def read(live: objects.VirtualMachineBMC, find: Find) -> Bmc:
         ca = find(
             api_resources.CONFIG_MAP, authority['configMap'],
             name).get('data', {}).get(authority['key'])
+    elif own := (((live.get('spec') or {}).get('redfish') or {}).get('tls')
+                 or {}).get('secretName'):
+        # None if it is of a public authority.
+        ca = credentials.text((find(api_resources.SECRET, own, name).get(
+            'data') or {}).get(_SECRET_CA)) or None
     metadata = secret['metadata']
     return Bmc(
         address(endpoints), redfish_port=ports.get('https'),

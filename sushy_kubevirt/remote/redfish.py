@@ -199,7 +199,7 @@ def _inner(bmc: endpoint.Bmc) -> str:
 
     A user's own certificate may have the address' name alone.
     """
-    if bmc.ca is None:
+    if not bmc.authority:
         try:
             ipaddress.ip_address(bmc.address)
         except ValueError:

@@ -42,7 +42,8 @@ def run(session: sessions.Session, options: argparse.Namespace) -> int:
         password = shlex.quote(bmc.password)
     else:
         password = (
-            f'"$(kubectl get secret {bmc.secret} --namespace {bmc.namespace} '
+            f'"$(kubectl get secret {shlex.quote(bmc.secret)} --namespace '
+            f'{shlex.quote(bmc.namespace)} '
             "--output jsonpath='{.data.password}' | base64 --decode)\"")
     make = _FORMATS[options.output] if options.output else _summary
     sessions.show(make(bmc, password, options.show))
@@ -67,7 +68,8 @@ def _serves(bmc: endpoint.Bmc, protocol: str, port: int | None) -> None:
 
 def _ca(bmc: endpoint.Bmc) -> str:
     return '' if not bmc.authority else (
-        f'kubectl get configmap {bmc.authority} --namespace {bmc.namespace} '
+        f'kubectl get configmap {shlex.quote(bmc.authority)} --namespace '
+        f'{shlex.quote(bmc.namespace)} '
         "--output jsonpath='{.data.ca\\.crt}' > ca.crt\n")
 
 
@@ -89,16 +91,16 @@ def _curl(bmc: endpoint.Bmc, password: str, show: bool) -> str:
     _serves(bmc, 'Redfish', bmc.redfish_port or bmc.http_port)
     ca = '--cacert ca.crt ' if bmc.authority else ''
     # By its standard input, as every user can list arguments of processes.
-    return (f'{_ca(bmc)}printf \'user = "%s:%s"\' '
-            f'{shlex.quote(bmc.username)} {password} | curl --config - {ca}'
-            f'{_url(bmc)}{_SYSTEM}')
+    return (f"{_ca(bmc)}printf '%s:%s' {shlex.quote(bmc.username)} {password} "
+            '| sed \'s/["\\]/\\\\&/g; s/.*/user = "&"/\' '
+            f'| curl --config - {ca}{shlex.quote(_url(bmc) + _SYSTEM)}')
 
 
 def _ipmitool(bmc: endpoint.Bmc, password: str, show: bool) -> str:
     _serves(bmc, 'IPMI', bmc.ipmi_port)
-    return (f'IPMI_PASSWORD={password} ipmitool -I lanplus -H {bmc.address} '
-            f'-p {bmc.ipmi_port} -U {shlex.quote(bmc.username)} -E power '
-            'status')
+    return (f'IPMI_PASSWORD={password} ipmitool -I lanplus -H '
+            f'{shlex.quote(bmc.address)} -p {bmc.ipmi_port} '
+            f'-U {shlex.quote(bmc.username)} -E power status')
 
 
 def _ironic(bmc: endpoint.Bmc, password: str, show: bool) -> str:
@@ -114,8 +116,8 @@ def _ironic(bmc: endpoint.Bmc, password: str, show: bool) -> str:
                   'ipmi_username': bmc.username}
     options = [f'--driver-info {key}={shlex.quote(value)}'
                for key, value in values.items()]
-    return (f'{_ca(bmc)}openstack baremetal node create --name {bmc.name} '
-            f'--driver {driver} ' + ' '.join(options)
+    return (f'{_ca(bmc)}openstack baremetal node create --name '
+            f'{shlex.quote(bmc.name)} --driver {driver} ' + ' '.join(options)
             + f' --driver-info {driver}_password={password}')
 
 
