@@ -63,7 +63,7 @@ func main() {
 		check(drive.InsertMediaConfig(redfish.VirtualMediaConfig{
 			Image:          arguments[0],
 			Inserted:       true,
-			MediaType:      redfish.CDMediaType,
+			MediaType:      drive.MediaTypes[0],
 			TransferMethod: redfish.StreamTransferMethod,
 			WriteProtected: true,
 		}))
