@@ -46,6 +46,7 @@ NOT_PERMITTED = 'ReferenceNotPermitted'
 OWNED_BY_HOST = 'SecretOwnedByHost'
 NAME_TAKEN = 'NameTaken'
 REFUSED = 'Refused'
+UNUSABLE_FOR_IPMI = 'SecretUnusableForIPMI'
 SECOND_NAME_TAKEN = 'SecondServiceNameTaken'
 MARGIN_INVALID = 'SizeMarginInvalid'
 
@@ -137,6 +138,11 @@ WORDS: dict[str, dict[Cause, Words]] = {
             'BareMetalHost {subject}, which baremetal-operator has made its '
             'owner. Give the host a Secret of its own, and remove the owner '
             'reference.'),
+        Cause.SECRET_UNUSABLE_FOR_IPMI: Words(
+            UNUSABLE_FOR_IPMI, 'The BMC serves Redfish only, as IPMI cannot '
+            'use the value under {unusable} of Secret {secret}. '
+            f'{_ACCEPTED[credentials.IPMI]} Change it, or set '
+            'spec.ipmi.enabled to false if no client needs IPMI.'),
         Cause.SECRET_FOUND: Words('SecretFound', 'Secret {secret} exists.'),
     },
     EMULATOR: {

@@ -37,7 +37,8 @@ _UNREPORTED = (
 
 #: Reasons of true conditions that are reported; None for all reasons.
 _REPORTED: dict[str, tuple[str, ...] | None] = {
-    conditions.SECRET: (conditions.OWNED_BY_HOST,),
+    conditions.SECRET: (conditions.OWNED_BY_HOST,
+                        conditions.UNUSABLE_FOR_IPMI),
     conditions.EMULATOR: ('RolloutWaiting', conditions.MARGIN_INVALID),
     conditions.ENDPOINT: (conditions.SECOND_NAME_TAKEN,),
     conditions.READY: None}

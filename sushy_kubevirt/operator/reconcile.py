@@ -111,8 +111,9 @@ class Reconciler:
         # Steps of each object.
         done: collections.Counter[str] = collections.Counter()
         while True:
-            bmc = _read(body)
-            known = await self._observe(bmc, body, tried)
+            given = _read(body)
+            known = await self._observe(given, body, tried)
+            bmc = verdict.served(given, known)
             judged = verdict.judge(bmc, known, self._defaults)
             desired = desired_state.of(bmc, known, judged, self._defaults)
             steps, waiting = self._limit_upgrades(key, plan.steps(
@@ -131,7 +132,7 @@ class Reconciler:
                 if latest is None:
                     return None
                 body, confirmed = latest, True
-                if _read(body) != bmc:
+                if _read(body) != given:
                     continue
             try:
                 await self._execute(bmc, body, steps, known, tried, done)
@@ -261,6 +262,7 @@ class Reconciler:
                                 known: facts.Facts, subject: str,
                                 error: Exception) -> None:
         """Report in the status what the API server has rejected."""
+        bmc = verdict.served(bmc, known)
         known = dataclasses.replace(known, refused=facts.Refusal(
             subject, str(error)[:_MAX_MESSAGE_LENGTH]))
         await self._write_status(bmc, body, known, verdict.judge(

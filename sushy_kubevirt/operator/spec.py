@@ -146,6 +146,8 @@ class Bmc:
         serves what KubeVirtBMC's clients use
     :param auth: the Secret; None when the operator makes one
     :param ipmi: whether IPMI is served
+    :param ipmi_is_optional: whether it is served only if it can use the
+        Secret: KubeVirtBMC's manifests serve Redfish alone unless they say so
     :param account_management: whether clients may create accounts
     :param refused_networks: those of its networks that Kubernetes refuses, so
         that clients there cannot connect
@@ -164,6 +166,7 @@ class Bmc:
     by_ref: bool = False
     auth: objects.ObjectKey | None = None
     ipmi: bool = True
+    ipmi_is_optional: bool = False
     account_management: bool = True
     redfish: Redfish = Redfish()
     service: Service = Service()
@@ -199,6 +202,7 @@ def read(body: abc.Mapping[str, typing.Any]) -> Bmc:
     namespace, host = metadata['namespace'], spec.get('bareMetalHost') or {}
     by_ref = bool((spec.get('virtualMachineRef') or {}).get('name'))
     redfish = _redfish(spec.get('redfish') or {}, by_ref)
+    ipmi, by_ipmi = spec.get('ipmi') or {}, host.get('protocol') == 'IPMI'
     return Bmc(
         namespace=namespace,
         name=metadata['name'],
@@ -208,7 +212,9 @@ def read(body: abc.Mapping[str, typing.Any]) -> Bmc:
         or objects.ObjectKey(namespace, ''),
         by_ref=by_ref,
         auth=_reference(spec, namespace, 'authSecretRef', 'authSecret'),
-        ipmi=(spec.get('ipmi') or {}).get('enabled', True),
+        ipmi=ipmi.get('enabled', True),
+        ipmi_is_optional=by_ref and 'enabled' not in ipmi and (
+            redfish.enabled and not by_ipmi),
         account_management=(spec.get('accountManagement') or {}).get(
             'enabled', True),
         redfish=redfish,
@@ -220,7 +226,7 @@ def read(body: abc.Mapping[str, typing.Any]) -> Bmc:
             spec.get('virtualMedia') or {},
             (spec.get('redfish') or {}).get('virtualMedia') or {},
             objects.annotations_of(body).get(stored_names.SIZE_MARGIN, '0')),
-        host=Host(host.get('enabled', True), host.get('protocol') == 'IPMI'),
+        host=Host(host.get('enabled', True), by_ipmi),
         run_strategy=spec.get('runStrategy'),
         resources=spec.get('resources') or {},
         image=spec.get('image'),

@@ -47,6 +47,7 @@ class Cause(enum.Enum):
     SECRET_GENERATED = enum.auto()
     SECRET_FOUND = enum.auto()
     SECRET_OWNED_BY_HOST = enum.auto()
+    SECRET_UNUSABLE_FOR_IPMI = enum.auto()
     SECRET_PENDING = enum.auto()
     SECRET_NOT_FOUND = enum.auto()
     SECRET_INCOMPLETE = enum.auto()
@@ -93,7 +94,8 @@ class Cause(enum.Enum):
 
 _HOLDING = frozenset((
     Cause.VM_FOUND, Cause.SECRET_GENERATED, Cause.SECRET_FOUND,
-    Cause.SECRET_OWNED_BY_HOST, Cause.POD_READY, Cause.POD_UPGRADE_WAITS,
+    Cause.SECRET_OWNED_BY_HOST, Cause.SECRET_UNUSABLE_FOR_IPMI,
+    Cause.POD_READY, Cause.POD_UPGRADE_WAITS,
     Cause.SHARED_POD_SERVES_YET, Cause.SHARED_POD_READY,
     Cause.SHARED_POD_UPGRADE_WAITS, Cause.OWN_POD_SERVES_YET,
     Cause.SIZE_MARGIN_INVALID,
@@ -138,8 +140,8 @@ class Verdict:
     :param state_taken: whether the Secret with the BMC's state is foreign
     :param credentials: the Secret with user name and password: the one that
         the BMC names, or the one made for it
-    :param unusable_keys: its values that the BMC's protocols cannot use: see
-        `credentials.unusable_keys`
+    :param unusable_keys: its values that the BMC's protocols cannot use, also
+        IPMI that is optional: see `credentials.unusable_keys`
     :param certificate: the Secret with the certificate to serve, if usable
     :param certificate_problem: why there is none; None if none is needed
     :param validity: begin and end of the validity of a user's certificate
@@ -206,6 +208,14 @@ class Verdict:
         return self if self.emulator.cause is not Cause.POD_READY else (
             dataclasses.replace(self, emulator=Judgment(
                 Cause.POD_UPGRADE_WAITS)))
+
+
+def served(bmc: spec.Bmc, facts: facts.Facts) -> spec.Bmc:
+    """Leave optional IPMI out of a BMC whose Secret it alone cannot use."""
+    secret = facts.source if bmc.auth else facts.auth
+    return dataclasses.replace(bmc, ipmi=False) if (
+        bmc.ipmi_is_optional and secret
+        and {*dict(secret.unusable_keys)} == {credentials.IPMI}) else bmc
 
 
 def judge(bmc: spec.Bmc, facts: facts.Facts,
@@ -386,8 +396,11 @@ def _judge_secret(bmc: spec.Bmc, facts: facts.Facts,
                         else Cause.SECRET_PENDING)
     if secret.missing_keys:
         return Judgment(Cause.SECRET_INCOMPLETE)
-    if _unusable_keys(bmc, secret):
+    if any(protocol in credentials.protocols(bmc)
+           for protocol, _ in secret.unusable_keys):
         return Judgment(Cause.SECRET_UNUSABLE)
+    if _unusable_keys(bmc, secret):
+        return Judgment(Cause.SECRET_UNUSABLE_FOR_IPMI)
     if bmc.auth is None:
         return Judgment(Cause.SECRET_GENERATED)
     host = credentials.owning_host(secret.obj)
@@ -410,10 +423,13 @@ def _is_permitted(bmc: spec.Bmc, reference: objects.ObjectKey,
 
 def _unusable_keys(bmc: spec.Bmc, secret: secret_summary.Summary | None
                    ) -> tuple[tuple[str, str], ...]:
+    protocols = credentials.protocols(bmc)
+    if bmc.ipmi_is_optional:
+        protocols.append(credentials.IPMI)
     return tuple(
         (protocol, key)
         for protocol, key in (secret.unusable_keys if secret else ())
-        if protocol in credentials.protocols(bmc))
+        if protocol in protocols)
 
 
 def _judge_emulator(bmc: spec.Bmc, facts: facts.Facts,

@@ -17,6 +17,9 @@ ACTIONS = '/redfish/v1/Managers/BMC/VirtualMedia/CD1/Actions/VirtualMedia.'
 MARGIN = 'bmc.kubevirt.io/datavolume-size-margin'
 MIB = 1 << 20
 
+#: Password of ``least.yaml``.
+LONG = 'a-password-of-more-than-20-bytes'
+
 
 class ManifestsTestCase(operator.OperatorTestCase):
 
@@ -193,6 +196,62 @@ class ManifestsTestCase(operator.OperatorTestCase):
         self.assertEqual({'redfish'}, set(box.status['endpoints']))
         self.until('image', lambda: self.insert(box, url)['source']['http'][
             'insecureSkipVerify'])
+
+    def serves(self, box, password, *protocols):
+        """Change the Secret, and wait until the BMC serves these protocols at
+        both Services."""
+        self.kubectl.patch('secret', 'rack-login', {
+            'stringData': {'password': password}})
+        self.until(f'protocols with {password}', lambda: (
+            set(box.status['endpoints']), [
+                [port['protocol'] for port in service['spec']['ports']].count(
+                    'UDP') for service in self.services()]),
+            ({*protocols}, [int('ipmi' in protocols)] * 2))
+        box.password = password
+        box.ready()
+
+    def check_unusable_for_ipmi(self, box):
+        self.assertEqual(('True', 'SecretUnusableForIPMI'),
+                         box.condition('SecretAvailable'))
+        message = box.message('SecretAvailable')
+        self.assertIn(
+            f'under password of Secret {self.namespace}/rack-login', message)
+        self.assertNotIn(LONG, message)
+        self.until('event', lambda: [
+            event['message'] for event in self.kubectl.get('events')['items']
+            if event['reason'] == 'SecretUnusableForIPMI'], [message])
+
+    def test_password_too_long_for_ipmi(self):
+        box = self.apply('least.yaml')
+        box.password = LONG
+        self.check_unusable_for_ipmi(box)
+        self.assertEqual('Off', box.power())
+        self.serves(box, LONG, 'redfish')
+        self.serves(box, 'short', 'redfish', 'ipmi')
+        self.until('IPMI', lambda: box.ipmitool('power', 'status').returncode,
+                   0)
+        self.serves(box, LONG, 'redfish')
+        self.until('Redfish', lambda: box.curl().code, 200)
+        # IPMI on demand: then the Secret is wrong.
+        box.patch(ipmi={'enabled': True})
+        self.until('reason', box.condition, ('False', 'SecretUnusable'))
+        box.patch(ipmi=None)
+        box.ready()
+        self.assertEqual({'redfish'}, set(box.status['endpoints']))
+
+    def test_password_too_long_for_ipmi_in_a_shared_pod(self):
+        box = self.apply('least.yaml')
+        box.password = LONG
+        box.patch(placement='Shared')
+        self.until('shared', lambda: box.status['placement']['type'], 'Shared')
+        box.ready()
+        self.check_unusable_for_ipmi(box)
+        self.assertEqual('Off', box.power())
+        self.serves(box, 'short', 'redfish', 'ipmi')
+        self.until('IPMI', lambda: box.ipmitool('power', 'status').returncode,
+                   0)
+        self.serves(box, LONG, 'redfish')
+        self.until('Redfish', lambda: box.curl().code, 200)
 
     def test_invalid_size_margin(self):
         box = self.apply('every-field.yaml')

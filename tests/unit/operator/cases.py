@@ -70,6 +70,7 @@ def judged(body, case):
             live[bmc_resources.ObjectRef(kind, 'lab', name)] = {
                 'metadata': {'namespace': 'lab', 'name': name}}
     known = facts.Facts(live, **_secrets(bmc, fields, foreign), **fields)
+    bmc = verdict.served(bmc, known)
     verdict_ = verdict.judge(bmc, known, DEFAULTS)
     return bmc, known, (verdict_.while_upgrade_waits() if waiting
                         else verdict_)

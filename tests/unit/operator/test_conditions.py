@@ -22,6 +22,7 @@ BALANCED = bodies.body(service={'type': 'LoadBalancer'})
 SIGNED = bodies.body(redfish={'tls': {'secretName': 'cert'}})
 PLAIN = bodies.body(redfish={'plainHTTP': True})
 
+BY_REF = bodies.by_ref(authSecretRef={'name': 'key'})
 NO_IPMI = bodies.body(authSecret={'name': 'key'}, ipmi={'enabled': False})
 
 LONG, COLON = (('ipmi', 'password'),), (('redfish', 'username'),)
@@ -111,6 +112,22 @@ CASES = (
      'SecretUnusable', 'under password and username. IPMI takes'),
     (NAMED, state(unusable_keys=(*LONG, *COLON)), SECRET, False,
      'SecretUnusable', 'ReadOnly. Change it.'),
+    # What KubeVirtBMC accepts is not refused for IPMI, which it serves only on
+    # demand; then, the Secret has to be right.
+    (BY_REF, state(unusable_keys=LONG), SECRET, True, 'SecretUnusableForIPMI',
+     'Redfish only, as IPMI cannot use the value under password of Secret '
+     'lab/key. IPMI takes'),
+    (BY_REF, state(unusable_keys=LONG), READY, True, 'ServiceReady', ''),
+    (BY_REF, GOOD, SECRET, True, 'SecretFound', ''),
+    *((bodies.by_ref(authSecretRef={'name': 'key'}, **fields),
+       state(unusable_keys=LONG), SECRET, False, 'SecretUnusable', '')
+      for fields in ({'ipmi': {'enabled': True}},
+                     {'redfish': {'enabled': False}},
+                     {'bareMetalHost': {'protocol': 'IPMI'}})),
+    (bodies.by_ref(authSecretRef={'name': 'key'}, ipmi={'enabled': False}),
+     state(unusable_keys=LONG), SECRET, True, 'SecretFound', ''),
+    (BY_REF, state(unusable_keys=(*LONG, *COLON)), SECRET, False,
+     'SecretUnusable', 'IPMI takes'),
     # A pod without a usable account is not started.
     (NAMED, state(unusable_keys=COLON, deployment=None), EMULATOR, False,
      'WaitingForSecret', 'without colons'),

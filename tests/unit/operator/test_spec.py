@@ -33,6 +33,13 @@ CASES = (
     ('auth', bodies.cross_namespace(), objects.ObjectKey('far', 'key')),
     ('ipmi', bodies.body(), True),
     ('ipmi', bodies.body(ipmi={'enabled': False}), False),
+    ('ipmi_is_optional', bodies.body(), False),
+    *(('ipmi_is_optional', bodies.by_ref(**fields), optional)
+      for fields, optional in (
+        ({}, True), ({'ipmi': {}}, True), ({'ipmi': {'enabled': True}}, False),
+        ({'ipmi': {'enabled': False}}, False),
+        ({'redfish': {'enabled': False}}, False),
+        ({'bareMetalHost': {'protocol': 'IPMI'}}, False))),
     ('account_management', bodies.body(), True),
     ('account_management', bodies.body(accountManagement={}), True),
     ('account_management', bodies.body(
@@ -165,7 +172,7 @@ class SpecTestCase(base.BaseTestCase):
         self.assertEqual(
             dataclasses.replace(
                 spec.read(bodies.by_ref(authSecretRef={'name': 'a'})),
-                by_ref=False, redfish=spec.Redfish()),
+                by_ref=False, ipmi_is_optional=False, redfish=spec.Redfish()),
             spec.read(bodies.body(
                 virtualMachine={'name': 'vm', 'namespace': LAB},
                 authSecret={'name': 'a', 'namespace': LAB})))
