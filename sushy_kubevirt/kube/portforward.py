@@ -10,19 +10,18 @@ channel has the port, little endian. A WebSocket carries one connection.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import functools
 import socket
 import threading
 import typing
 
-from websockets import exceptions
-from websockets.sync import client
-
-from sushy_kubevirt.kube import api_responses
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.kube import websocket
 
 if typing.TYPE_CHECKING:
+    from sushy_kubevirt.kube import api_responses
     from sushy_kubevirt.kube import connection as connections
 
 PROTOCOL = 'v4.channel.k8s.io'
@@ -39,43 +38,49 @@ _PORT_LENGTH = 2
 class Connection:
     """A connection to a port of a pod.
 
-    Threads copy between `socket` and the WebSocket until either is closed.
-
-    :param tunnel: the WebSocket
     :ivar socket: a stream, which the caller closes
     :ivar error: why the node could not connect to the port; '' if it could
     """
 
-    def __init__(self, tunnel: client.ClientConnection) -> None:
+    def __init__(self) -> None:
         self.socket, self._inner = socket.socketpair()
+        self._inner.setblocking(False)
         self.error = ''
-        self._tunnel = tunnel
-        for copy in self._receive, self._send:
-            threading.Thread(target=copy, daemon=True).start()
 
-    def _receive(self) -> None:
-        begun = set()
-        with contextlib.suppress(exceptions.ConnectionClosed, OSError):
-            for message in self._tunnel:
-                channel, data = message[0], typing.cast(bytes, message[1:])
-                if channel not in begun:
-                    begun.add(channel)
-                    data = data[_PORT_LENGTH:]
-                if channel == _DATA:
-                    self._inner.sendall(data)
-                elif channel == _ERROR and data:
-                    self.error += data.decode(errors='replace').strip()
-                    break       # the node closes neither
-        # Also ends a wait in `_send`.
+    async def copy(self, tunnel: websocket.WebSocket) -> None:
+        """Copy between `socket` and a WebSocket until either is closed."""
+        sending = asyncio.create_task(self._send(tunnel))
+        with contextlib.suppress(errors.ConnectionLost):
+            await self._receive(tunnel)
+        # The sender ends after what is left to read.
         with contextlib.suppress(OSError):
             self._inner.shutdown(socket.SHUT_RDWR)
-
-    def _send(self) -> None:
-        with contextlib.suppress(exceptions.ConnectionClosed, OSError):
-            while data := self._inner.recv(_CHUNK):
-                self._tunnel.send(bytes([_DATA]) + data)
-        self._tunnel.close()
+        await tunnel.close()
+        await sending
         self._inner.close()
+
+    async def _receive(self, tunnel: websocket.WebSocket) -> None:
+        begun = set()
+        while message := await tunnel.receive():    # none is empty
+            channel, data = message[0], message[1:]
+            if channel not in begun:
+                begun.add(channel)
+                data = data[_PORT_LENGTH:]
+            if channel == _DATA:
+                # The caller may have closed, while what it sent is on its way.
+                with contextlib.suppress(OSError):
+                    await asyncio.get_running_loop().sock_sendall(
+                        self._inner, data)
+            elif channel == _ERROR and data:
+                self.error = data.decode(errors='replace').strip()
+                return      # the node closes neither
+
+    async def _send(self, tunnel: websocket.WebSocket) -> None:
+        receive = asyncio.get_running_loop().sock_recv
+        with contextlib.suppress(errors.ConnectionLost, OSError):
+            while data := await receive(self._inner, _CHUNK):
+                await tunnel.send(bytes([_DATA]) + data)
+        await tunnel.close()
 
 
 def connect(connection: connections.Connection, call: api_responses.ApiCall,
@@ -87,19 +92,20 @@ def connect(connection: connections.Connection, call: api_responses.ApiCall,
     :param timeout: seconds
     :raises: `errors.MachineError`
     """
-    access = connection.access()
-    try:
-        return Connection(client.connect(
-            **websocket.arguments(access, call.path, PROTOCOL, user_agent,
-                                  timeout), max_size=None))
-    except exceptions.InvalidStatus as e:
-        raise api_responses.error_from_response(
-            e.response.status_code, bytes(e.response.body or b''),
-            e.response.headers, call) from None
-    except (exceptions.WebSocketException, OSError) as e:
-        raise errors.Unavailable(
-            f'The API server {access.server} does not answer ({call}): {e}'
-        ) from None
-    except ImportError as e:
-        raise errors.ConfigError(
-            f'The proxy of {access.server} cannot be used: {e}') from None
+    tunnel = asyncio.run_coroutine_threadsafe(websocket.connect(
+        connection, call, PROTOCOL, user_agent, timeout), _loop()).result()
+    opened = Connection()
+    asyncio.run_coroutine_threadsafe(opened.copy(tunnel), _loop())
+    return opened
+
+
+@functools.cache
+def _loop() -> asyncio.AbstractEventLoop:
+    """Return an event loop, in a thread that ends with the process.
+
+    Reading and writing TLS in two threads is unsafe before CPython 3.13
+    (gh-124984).
+    """
+    loop = asyncio.new_event_loop()
+    threading.Thread(target=loop.run_forever, daemon=True).start()
+    return loop

@@ -146,33 +146,19 @@ async def _set_options(socket: client.ClientConnection) -> None:
 async def _connect(access: connections.Access, path: str, protocol: str,
                    user_agent: str, timeout: float
                    ) -> client.ClientConnection:
-    # Reading the system's CA certificates takes a while.
-    return await client.connect(
-        **await asyncio.to_thread(arguments, access, path, protocol,
-                                  user_agent, timeout),
-        max_queue=MESSAGES_AHEAD, write_limit=WRITE_LIMIT)
-
-
-def arguments(access: connections.Access, path: str, protocol: str,
-              user_agent: str, timeout: float) -> dict[str, typing.Any]:
-    """Make the arguments of the library's ``connect``.
-
-    :param path: on the API server
-    :param protocol: name of the subprotocol
-    :param user_agent: sent with the request
-    :param timeout: seconds for the attempt
-    """
-    options: dict[str, typing.Any] = {
-        'uri': access.server.replace('http', 'ws', 1) + path,
-        'subprotocols': [types.Subprotocol(protocol)],
-        'user_agent_header': user_agent, 'proxy': access.proxy,
-        'compression': None, 'open_timeout': timeout,
-        'ping_interval': PING_SECONDS, 'ping_timeout': None,
-        'close_timeout': CLOSE_SECONDS}
+    headers = {}
     if access.authorization:
-        options['additional_headers'] = {'Authorization': access.authorization}
+        headers['Authorization'] = access.authorization
+    options: dict[str, typing.Any] = {}
     if access.server.startswith('https:'):
-        options['ssl'] = access.ssl_context()
+        # Reading the system's CA certificates takes a while.
+        options['ssl'] = await asyncio.to_thread(access.ssl_context)
         if access.tls_server_name:
             options['server_hostname'] = access.tls_server_name
-    return options
+    return await client.connect(
+        access.server.replace('http', 'ws', 1) + path,
+        subprotocols=[types.Subprotocol(protocol)], additional_headers=headers,
+        user_agent_header=user_agent, proxy=access.proxy, compression=None,
+        open_timeout=timeout, ping_interval=PING_SECONDS, ping_timeout=None,
+        close_timeout=CLOSE_SECONDS, max_queue=MESSAGES_AHEAD,
+        write_limit=WRITE_LIMIT, **options)

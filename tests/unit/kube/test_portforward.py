@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Forwarded ports, against a server of the protocol."""
 
+import os
 import threading
 
+import fixtures
 from oslotest import base
 from websockets.sync import server
 
@@ -17,8 +19,11 @@ PORT = (8443).to_bytes(2, 'little')
 
 class PortForwardTestCase(base.BaseTestCase):
 
-    def connect(self, handler, **more):
-        """Serve a WebSocket, and connect to it."""
+    def connect(self, handler, renew=None, **more):
+        """Serve a WebSocket, and connect to it.
+
+        :param renew: returns another Authorization
+        """
         self.requests = []
 
         def handle(socket):
@@ -37,10 +42,12 @@ class PortForwardTestCase(base.BaseTestCase):
         call = api_responses.ApiCall(
             'create', api_resources.POD, 'space', 'pod', 'portforward')
         call.path += '?ports=8443'
-        access = connection.Access(f'http://127.0.0.1:{port}',
-                                   authorization='Bearer secret')
+        url, words = f'http://127.0.0.1:{port}', ['Bearer secret']
+        if renew:
+            words.insert(0, renew)
         result = portforward.connect(
-            connection.Connection(lambda: access), call, 'test', 10)
+            connection.Connection(lambda: connection.Access(
+                url, authorization=words.pop(0))), call, 'test', 10)
         self.addCleanup(result.socket.close)
         result.socket.settimeout(20)
         return result
@@ -91,6 +98,56 @@ class PortForwardTestCase(base.BaseTestCase):
         self.assertEqual(b'end', forwarded.socket.recv(10))
         self.assertEqual(b'', forwarded.socket.recv(10))
         self.assertEqual('', forwarded.error)
+
+    def test_flood_both_ways(self):
+        sent = os.urandom(1 << 20) * 8
+
+        def echo(socket):
+            for message in socket:
+                socket.send(message)
+        forwarded = self.connect(echo)
+        sending = threading.Thread(target=forwarded.socket.sendall,
+                                   args=(sent,))
+        sending.start()
+        self.addCleanup(sending.join)
+        received = bytearray()
+        while len(received) < len(sent):
+            received += forwarded.socket.recv(65536)
+        self.assertEqual(hash(sent), hash(bytes(received)))
+
+    def test_tail_of_a_connection_that_is_closed(self):
+        arrived = bytearray()
+        closed = threading.Event()
+
+        def collect(socket):
+            for message in socket:
+                arrived.extend(message[1:])
+            closed.set()
+        forwarded = self.connect(collect)
+        forwarded.socket.sendall(b'x' * 3000000)
+        forwarded.socket.close()
+        self.assertTrue(closed.wait(20))
+        self.assertEqual(3000000, len(arrived))
+
+        def send(socket):
+            for _ in range(1000):
+                socket.send(b'\0' + b'x' * 3000)
+        forwarded = self.connect(send)
+        received = 0
+        while data := forwarded.socket.recv(65536):
+            received += len(data)
+        self.assertEqual(3000000, received)
+
+    def test_expired_credentials_are_renewed(self):
+        self.useFixture(fixtures.MonkeyPatch(
+            'sushy_kubevirt.kube.connection.RENEW_SECONDS', 0))
+
+        def check(socket, request):
+            if request.headers['Authorization'] != 'Bearer secret':
+                return socket.respond(401, 'expired')
+        forwarded = self.connect(lambda socket: socket.send(b'\0end'),
+                                 renew='Bearer expired', process_request=check)
+        self.assertEqual(b'end', forwarded.socket.recv(10))
 
     def test_refusal(self):
         def refuse(socket, request):
