@@ -131,27 +131,32 @@ class Gates:
     def why_no_cdrom_hotplug(self) -> str:
         """Return why CD-ROM media of running guests cannot be changed.
 
-        Makes no API call, as `version`.
+        Makes no API call: returns what was read last, and reads it again in
+        a background thread if that is too old for `enabled`.
 
         :returns: a clause with what to do; '' if they can, or while nothing
             was read
         """
         gate, older = 'DeclarativeHotplugVolumes', 'HotplugVolumes'
-        if self._read_at is None:
+        known = self._read_at is not None
+        if _is_over(self._tried_at, self._seconds):
+            self.refresh_in_background()
+        if not known:
             return ''
         if self._denied:
             return ('KubeVirt\'s feature gates cannot be read and count as '
                     'off; grant the BMC\'s account to list '
                     'kubevirts.kubevirt.io')
+        alpha, current = GATES[gate][0], number(self._version)
+        if current is not None and current < alpha:
+            return (f'KubeVirt {self._version} does not have the feature gate '
+                    f'{gate}; update it to {".".join(map(str, alpha))} or '
+                    'later, and switch the gate on')
         if self._is_enabled(older):
             return (f'KubeVirt\'s feature gate {older}, which excludes {gate},'
                     f' is on; replace it by {gate} in the KubeVirt object')
         if self._is_enabled(gate):
             return ''
-        current = number(self._version)
-        if current is not None and current < GATES[gate][0]:
-            return (f'KubeVirt {self._version} does not have the feature gate '
-                    f'{gate}; {".".join(map(str, GATES[gate][0]))} has it')
         return (f'KubeVirt\'s feature gate {gate} is off; switch it on in '
                 'the KubeVirt object')
 

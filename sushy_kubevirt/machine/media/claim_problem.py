@@ -130,18 +130,25 @@ def _modes_advice(profile: str, options: options.MediaOptions) -> str:
 
 
 def _size_advice(options: options.MediaOptions) -> str:
-    assumed = option_hints.hint(
-        options, 'default_size', 'the image is larger than {} says, or '
-    ) if options.default_size else ''
-    text = (
-        f'{assumed}the file system of the storage class takes more space than '
-        'the overhead that CDI assumes. Raise filesystemOverhead of the class '
-        'in spec.config of the CDI object')
-    return f'. {text[:1].upper()}{text[1:]}' + option_hints.hint(
-        options, 'size_margin', ', or set {}'
-    ) + option_hints.hint(
-        options, 'volume_mode', ', or set {} to Block'
-    ) + ', and insert the image again'
+    causes, remedies = [], []
+    if options.default_size:
+        causes.append(option_hints.hint(
+            options, 'default_size', 'the image is larger than {} says'))
+        remedies.append(option_hints.hint(
+            options, 'default_size', 'raise {}'))
+    if options.volume_mode != 'Block':
+        causes.append('the file system of the storage class takes more space '
+                      'than the overhead that CDI assumes')
+        remedies += [
+            'raise filesystemOverhead of the class in spec.config of the CDI '
+            'object', option_hints.hint(options, 'size_margin', 'set {}'),
+            option_hints.hint(options, 'volume_mode', 'set {} to Block')]
+    if not any(causes):
+        return ''
+    cause, remedy = (', or '.join(filter(None, texts))
+                     for texts in (causes, remedies))
+    return (f'. {cause[0].upper()}{cause[1:]}. {remedy[0].upper()}'
+            f'{remedy[1:]}, and insert the image again')
 
 
 def _advice(options: options.MediaOptions) -> str:

@@ -317,11 +317,18 @@ def restart_cause(state: vm_state.VmState, device: model.Device, drive: str,
         'The running guest has no empty CD-ROM drive, so the drive '
         f'{drive} was added to the VM. ')
     if gates:
-        return f'{missing}{gates[:1].upper()}{gates[1:]}.'
+        again = '' if missing else ', then eject the medium and insert it again'
+        return f'{missing}{gates[:1].upper()}{gates[1:]}{again}.'
     if missing:
-        return missing + 'Then it can be filled at any time.'
-    return ('The guest keeps the medium that it was started with until it '
-            'ends.')
+        return missing + ('A guest that starts with an empty drive gets media '
+                          'at once.')
+    present = source_of(running, drive) or {}
+    if drive in _volume_names(running) and not present.get('hotpluggable'):
+        return ('The guest keeps the medium that it was started with until it '
+                'ends.')
+    return ('KubeVirt could not change media of running guests when it was '
+            'inserted, and now can: eject it and insert it again to have it '
+            'at once.')
 
 
 def edit(state: vm_state.VmState, change: abc.Callable[[], None]) -> None:

@@ -217,7 +217,8 @@ class DriveTestCase(media_case.MediaTestCase):
         self.assertTrue(medium.pending_restart)
         self.assertEqual(
             'The running guest has no empty CD-ROM drive, so the drive bmc-cd '
-            'was added to the VM. Then it can be filled at any time.',
+            'was added to the VM. A guest that starts with an empty drive '
+            'gets media at once.',
             medium.restart_cause)
         self.sandbox.wait('virtualmachines', machine.name, lambda vm: any(
             c['type'] == 'RestartRequired' and c['status'] == 'True'

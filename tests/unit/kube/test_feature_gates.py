@@ -62,7 +62,9 @@ class GatesTestCase(base.BaseTestCase):
                 ('v1.8.0', (), (), (gate + ' is off',)),
                 ('v1.9.0', ('HotplugVolumes',), (),
                  ('HotplugVolumes, which excludes', f'replace it by {gate}')),
-                ('v1.5.2', (gate,), (), ('KubeVirt v1.5.2 does not', '1.6'))):
+                ('v1.5.2', (gate,), (), ('KubeVirt v1.5.2 does not', '1.6')),
+                ('v1.5.2', ('HotplugVolumes',), (), (
+                    'KubeVirt v1.5.2 does not', 'update it to 1.6'))):
             self.kubevirt(version, named, disabled)
             gates = self.gates()
             self.assertEqual('', gates.why_no_cdrom_hotplug())
@@ -71,6 +73,17 @@ class GatesTestCase(base.BaseTestCase):
             self.assertIs(found, bool(why), (version, named, disabled))
             for text in texts:
                 self.assertIn(text, why)
+
+    def test_why_no_cdrom_hotplug_is_read_again(self):
+        self.kubevirt('v1.8.0')
+        gates = self.gates(gates_seconds=-1)
+        self.assertFalse(gates.hotplugs_cdroms())
+        self.kubevirt('v1.8.0', ('DeclarativeHotplugVolumes',))
+        gates.why_no_cdrom_hotplug()
+        for thread in threading.enumerate():
+            if thread.name == 'kubevirt-version':
+                thread.join()
+        self.assertEqual('', gates.why_no_cdrom_hotplug())
 
     def test_default_interface(self):
         self.assertEqual('bridge', self.gates().pod_interface())

@@ -149,7 +149,8 @@ class ExplainedTestCase(base.BaseTestCase):
                 (None, NAMES, ('. The file system of the storage class',
                                'filesystemOverhead'), ('THE_',)),
                 (1, {'default_size': 'THE_SIZE'}, (
-                    '. The image is larger than THE_SIZE says, or the',), ()),
+                    '. The image is larger than THE_SIZE says, or the',
+                    '. Raise THE_SIZE, or raise filesystemOverhead'), ()),
                 (None, {'size_margin': 'THE_MARGIN'},
                  ('of the CDI object, or set THE_MARGIN, and insert',), ())):
             for message in ('DataVolume too small to contain image',
@@ -162,6 +163,16 @@ class ExplainedTestCase(base.BaseTestCase):
                     self.assertIn(text, found)
                 for text in not_texts:
                     self.assertNotIn(text, found)
+
+    def test_too_small_without_file_system(self):
+        message = 'DataVolume too small to contain image'
+        for default, expected in ((None, ''), (
+                1, '. The image is larger than THE_SIZE says. Raise THE_SIZE, '
+                'and insert the image again')):
+            self.assertEqual(expected, claim_problem.advice(
+                'Error', message, options.MediaOptions(
+                    names={'default_size': 'THE_SIZE', 'volume_mode': 'MODE'},
+                    volume_mode='Block', default_size=default)))
 
     def test_no_advice_while_nothing_failed(self):
         status = datavolumes.Status(

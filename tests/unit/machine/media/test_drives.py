@@ -237,16 +237,23 @@ class WaitsForStartTestCase(base.BaseTestCase):
 
     def test_cause(self):
         off = 'the gate is off; switch it on'
+        again = ('KubeVirt could not change media of running guests when it '
+                 'was inserted, and now can: eject it and insert it again to '
+                 'have it at once.')
         for device, has_drive, change, gates, cause in (
                 (model.CD, False, {}, '', 'The running guest has no empty '
-                 'CD-ROM drive, so the drive cd was added to the VM. Then it '
-                 'can be filled at any time.'),
+                 'CD-ROM drive, so the drive cd was added to the VM. A guest '
+                 'that starts with an empty drive gets media at once.'),
                 (model.CD, False, {}, off, 'The running guest has no empty '
                  'CD-ROM drive, so the drive cd was added to the VM. The gate '
                  'is off; switch it on.'),
-                (model.CD, True, {}, off, 'The gate is off; switch it on.'),
-                (model.CD, True, {}, '', 'The guest keeps the medium that it '
-                 'was started with until it ends.'),
+                (model.CD, True, {}, off, 'The gate is off; switch it on, '
+                 'then eject the medium and insert it again.'),
+                (model.CD, True, {'medium': {}}, '', 'The guest keeps the '
+                 'medium that it was started with until it ends.'),
+                (model.CD, True, {'medium': {'hotpluggable': True}}, '',
+                 again),
+                (model.CD, True, {}, '', again),
                 (model.CD, True, {'disableHotplug': True}, off,
                  "disableHotplug of the VM's devices is true; remove it to "
                  'insert media at once.'),
@@ -263,6 +270,10 @@ class WaitsForStartTestCase(base.BaseTestCase):
                     'disableHotplug'] = True
             if 'strategy' in change:
                 vm['spec']['updateVolumesStrategy'] = change['strategy']
-            vmi = fakes.vmi(of=vm_with(*[ROOT, EMPTY][:1 + has_drive]))
+            running = vm_with(*[ROOT, EMPTY][:1 + has_drive])
+            if 'medium' in change:
+                volumes(running).append({'name': 'cd', 'dataVolume': {
+                    'name': 'former', **change['medium']}})
+            vmi = fakes.vmi(of=running)
             self.assertEqual(cause, drives.restart_cause(
                 VmState(vm, vmi), device, 'cd', gates))
