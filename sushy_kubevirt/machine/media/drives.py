@@ -317,7 +317,8 @@ def restart_cause(state: vm_state.VmState, device: model.Device, drive: str,
         'The running guest has no empty CD-ROM drive, so the drive '
         f'{drive} was added to the VM. ')
     if gates:
-        again = '' if missing else ', then eject the medium and insert it again'
+        again = ('' if missing else
+                 ', then eject the medium and insert it again')
         return f'{missing}{gates[:1].upper()}{gates[1:]}{again}.'
     if missing:
         return missing + ('A guest that starts with an empty drive gets media '
