@@ -193,16 +193,13 @@ class OpenStackTestCase(commands_case.CommandsTestCase):
 
     def test_without_the_extra(self):
         self.run_command('apply', self.file())
-        for missing, words in (('openstack', ('enrol', self.file())),
-                               ('sushy', ('power', 'lab-0'))):
-            self.useFixture(fixtures.MonkeyPatch(
-                'sushy_kubevirt.cluster.cloud.connect',
-                lambda name: __import__('openstack').connect(name)))
-            with mock.patch.dict('sys.modules', {missing: None}):
-                self.run_command(*words, expected=1)
-            self.assertIn(f'The Python package of {missing} is not installed: '
-                          'pip install "sushy-kubevirt[cluster]"',
-                          self.stderr)
+        self.useFixture(fixtures.MonkeyPatch(
+            'sushy_kubevirt.cluster.cloud.connect',
+            lambda name: __import__('openstack').connect(name)))
+        with mock.patch.dict('sys.modules', openstack=None):
+            self.run_command('enrol', self.file(), expected=1)
+        self.assertIn('The Python package of openstack is not installed: '
+                      'pip install "sushy-kubevirt[cluster]"', self.stderr)
 
     def test_deletion_without_openstack_is_explicit(self):
         self.no_cloud()
