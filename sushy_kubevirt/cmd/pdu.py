@@ -10,6 +10,7 @@ from importlib import metadata
 import logging
 import signal
 import sys
+import threading
 
 from sushy_kubevirt.kube import connection
 from sushy_kubevirt.kube import errors
@@ -34,7 +35,6 @@ def main(arguments: abc.Sequence[str] | None = None) -> int:
                         help="virtualpdu's INI file, whose section [global] "
                              'has the options kubevirt_*')
     path = parser.parse_args(arguments).config
-    # Before virtualpdu is imported, which would log everything.
     logging.basicConfig(
         level=logging.INFO, stream=sys.stderr,
         format='%(asctime)s %(levelname)s %(name)s: %(message)s')
@@ -52,29 +52,26 @@ def main(arguments: abc.Sequence[str] | None = None) -> int:
 
 
 def _serve(path: str) -> None:
-    settings, vms = config.read(path)
-    # They import virtualpdu, which is optional.
+    parser, mapping = config.read(path)
+    # It imports virtualpdu, which is optional.
     from sushy_kubevirt.pdu import driver
-    from sushy_kubevirt.pdu import upstream
+    settings = parser['global']
     access = connection.Connection.from_options(
         settings.get('kubevirt_kubeconfig'), settings.get('kubevirt_context'))
-    namespace = settings.get('kubevirt_namespace') or access.namespace
-    if not namespace:
-        raise errors.ConfigError(f'{path}: kubevirt_namespace is missing, and '
-                                 'the context has no namespace')
-    strategy = settings.get('kubevirt_run_strategy',
-                            options.Options.run_strategy)
+    namespace = settings.get('kubevirt_namespace') or (
+        access.namespace or 'default')
     # BMCs restore what one-time boots have changed.
     machines = cluster.Cluster(access, [namespace], options=options.Options(
-        run_strategy=strategy, reconcile=False))
-    outlets = driver.KubeVirtDriver(machines)
-    with contextlib.closing(machines):
-        for vm in vms:
-            try:
-                outlets.machine(vm)
-            except errors.MachineNotFound as exc:
-                raise errors.ConfigError(f'{path}: {exc}') from None
-        upstream.run(outlets, path)
+        settings.get('kubevirt_run_strategy') or options.Options.run_strategy,
+        reconcile=False))
+    outlets = driver.Outlets(
+        driver.KubeVirtDriver(machines), mapping,
+        f"POWER_{settings.get('outlet_default_state') or 'ON'}")
+    machines.wait_ready()
+    for name in {pdu: None for pdu, _ in mapping}:
+        driver.serve(parser[name], outlets)
+    # The interpreter's exit waits for the commands of the outlets.
+    threading.Event().wait()
 
 
 if __name__ == '__main__':

@@ -1,5 +1,3 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Power outlets: OpenStack's unpatched virtualpdu, with a driver for KubeVirt.
-
-`config` checks its INI file, `driver` switches VMs, and `upstream` runs it.
+"""Power outlets: `driver` runs virtualpdu by the INI file that `config` reads.
 """

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The INI file of virtualpdu, checked before virtualpdu reads it.
+"""The INI file of virtualpdu, with this project's options in ``[global]``.
 
-Section ``[global]`` has this project's options; every other one is a PDU.
-Messages have neither communities nor keys.
+Every other section is a PDU. Messages have no values: some are secret.
 """
 
 from __future__ import annotations
@@ -17,87 +16,84 @@ from sushy_kubevirt.machine import run_strategy
 #: Outlets of virtualpdu's APC rack PDU: 1 to this number.
 OUTLETS = 24
 
-_OPTIONS = ('kubevirt_namespace', 'kubevirt_kubeconfig', 'kubevirt_context',
-            'kubevirt_run_strategy')
+_TEXT = '[ -~]+'
+_ENGINE = '(0x)?([0-9A-Fa-f]{2}){5,32}'
+_OUTLET = r'([1-9]|1\d|2[0-4]):[a-z0-9][-.a-z0-9]*'
 
-# Approximation of Kubernetes' object names.
-_NAME = re.compile(r'[a-z0-9]([-.a-z0-9]*[a-z0-9])?')
+#: Patterns of values, by option.
+_GLOBAL = {
+    'kubevirt_namespace': _TEXT, 'kubevirt_kubeconfig': _TEXT,
+    'kubevirt_context': _TEXT,
+    'kubevirt_run_strategy': '|'.join(run_strategy.STARTABLE),
+    'outlet_default_state': 'ON|OFF'}
+_PDU = {
+    'listen_address': _TEXT, 'listen_port': r'[1-9]\d{0,4}',
+    'ports': f'{_OUTLET}(,{_OUTLET})*',
+    'snmp_versions': r'(1|2c|3)(\s*,\s*(1|2c|3))*',
+    'community': _TEXT, 'user': _TEXT,
+    'auth_protocol': 'NONE|MD5|SHA(224|256|384|512)?', 'auth_key': _TEXT,
+    'priv_protocol': 'NONE|3?DES|AES(128|(192|256)(BLMT)?)?',
+    'priv_key': _TEXT, 'engine_id': _ENGINE, 'context_engine_id': _ENGINE}
 
 
-def read(path: str) -> tuple[abc.Mapping[str, str], list[str]]:
+def read(path: str) -> tuple[configparser.RawConfigParser,
+                             dict[tuple[str, int], str]]:
     """Read and check a file.
 
-    :returns: section ``[global]``, and the names of the VMs
+    :returns: its options, and VMs by PDU and outlet
     :raises: `errors.ConfigError` that names section and option
     """
-    parser = configparser.RawConfigParser()
-    section = 'global'
+    parser = configparser.RawConfigParser({'snmp_versions': '1,2c'})
+    parser.add_section('global')
+    mapping: dict[tuple[str, int], str] = {}
     try:
         with open(path) as stream:
             parser.read_file(stream)
-        if section not in parser:
-            raise errors.ConfigError('the section is missing')
-        _check_global(parser[section])
-        vms: list[str] = []
-        for section in parser.sections():
-            if section != 'global':
-                vms += _check_pdu(parser[section])
+        for name in parser.sections():
+            if name != 'global':
+                mapping.update(_outlets(parser[name]))
+        _check(parser['global'], _GLOBAL)
     except configparser.ParsingError as exc:
-        # Its text quotes the line, which may have a community.
+        # Its text quotes the line.
         line = getattr(exc, 'lineno', None) or exc.errors[0][0]
         raise errors.ConfigError(
             f'{path}: line {line} is not "option = value"') from None
-    except (OSError, UnicodeDecodeError, configparser.Error) as exc:
+    except (OSError, ValueError, configparser.Error) as exc:
         raise errors.ConfigError(f'{path}: {exc}') from None
-    except errors.ConfigError as exc:
-        raise errors.ConfigError(f'{path}: [{section}]: {exc}') from None
-    if not vms:
+    if not mapping:
         raise errors.ConfigError(f'{path}: there is no section of a PDU')
-    return parser['global'], vms
+    return parser, mapping
 
 
-def _check_global(options: abc.Mapping[str, str]) -> None:
-    for name in options:
-        if name.startswith('kubevirt_') and name not in _OPTIONS:
-            raise errors.ConfigError(f'unknown option {name}; supported: '
-                                     + ', '.join(_OPTIONS))
-    strategy = options.get('kubevirt_run_strategy',
-                           run_strategy.RERUN_ON_FAILURE)
-    if strategy not in run_strategy.STARTABLE:
-        raise errors.ConfigError(
-            'kubevirt_run_strategy must be one of '
-            f"{', '.join(run_strategy.STARTABLE)}, not {strategy!r}")
-    if options.get('debug_snmp', 'no') in ('yes', 'true', '1'):
-        raise errors.ConfigError(
-            'debug_snmp is not supported, as it logs communities and keys')
+def _check(section: configparser.SectionProxy,
+           patterns: abc.Mapping[str, str],
+           required: abc.Collection[str] = ()) -> None:
+    for name in {**patterns, **section}:
+        value = section.get(name, '')
+        if name not in patterns and name.startswith('kubevirt_'):
+            raise ValueError(f'[{section.name}]: unknown option {name}')
+        if not re.fullmatch(patterns.get(name, '.*'), value) and (
+                value or name in required):
+            raise ValueError(f'[{section.name}]: {name} is '
+                             + ('wrong' if value else 'missing'))
 
 
-def _check_pdu(options: abc.Mapping[str, str]) -> abc.Iterator[str]:
-    """Yield the VMs of a PDU."""
-    port = options.get('listen_port', '')
-    if not (port.isdecimal() and 0 < int(port) < 65536):
-        raise errors.ConfigError(f'listen_port cannot be {port!r}')
-    versions = {version.strip() for version in options.get(
-        'snmp_versions', '1,2c').split(',')}
-    if not versions <= {'1', '2c', '3'}:
-        raise errors.ConfigError('snmp_versions must be a list of 1, 2c, 3')
-    for name, is_needed in (('listen_address', True), ('ports', True),
-                            ('community', versions != {'3'}),
-                            ('user', '3' in versions)):
-        if is_needed and not options.get(name):
-            raise errors.ConfigError(f'{name} is missing')
+def _outlets(section: configparser.SectionProxy
+             ) -> dict[tuple[str, int], str]:
+    versions = section['snmp_versions']
+    required = {'listen_address', 'listen_port', 'ports', 'snmp_versions'}
+    if '3' in versions:
+        required.add('user')
+    if versions.strip('3, '):
+        required.add('community')
     for kind in 'auth', 'priv':
-        if (options.get(f'{kind}_protocol', 'NONE') == 'NONE') == bool(
-                options.get(f'{kind}_key')):
-            raise errors.ConfigError(
-                f'{kind}_protocol and {kind}_key need each other')
-    seen = set()
-    for item in options['ports'].split(','):
-        number, _, vm = item.partition(':')
-        if not (number.isdecimal() and 1 <= int(number) <= OUTLETS
-                and int(number) not in seen and _NAME.fullmatch(vm)):
-            raise errors.ConfigError(
-                f'ports cannot have {item!r}; it is a list, such as '
-                f'1:node-0,2:node-1, of outlets from 1 to {OUTLETS} and VMs')
-        seen.add(int(number))
-        yield vm
+        # Upstream would ignore a key without a protocol.
+        if section.get(f'{kind}_protocol', 'NONE') != 'NONE' or section.get(
+                f'{kind}_key'):
+            required |= {f'{kind}_protocol', f'{kind}_key'}
+    _check(section, _PDU, required)
+    items = [item.split(':') for item in section['ports'].split(',')]
+    mapping = {(section.name, int(number)): vm for number, vm in items}
+    if len(mapping) < len(items):
+        raise ValueError(f'[{section.name}]: ports has an outlet twice')
+    return mapping

@@ -160,7 +160,7 @@ class IronicSnmpTestCase(PduTestCase):
                      '--output-file', config)
         self.useFixture(process.Process(
             ['virtualpdu-kubevirt', config], env=self.pdu.env,
-            ready=f'Starting SNMP agent at 127.0.0.1:{port}'))
+            ready=f'listens at 127.0.0.1:{port}'))
         self.command('enrol', path)
         node = self.ironic.baremetal.get_node('lab-0')
         self.assertEqual(

@@ -2,7 +2,6 @@
 """Nodes in the formats of other tools."""
 
 import base64
-import configparser
 import dataclasses
 import json
 import pathlib
@@ -174,12 +173,11 @@ class VirtualpduTestCase(base.BaseTestCase):
         with tempfile.NamedTemporaryFile('w') as stream:
             stream.write(text)
             stream.flush()
-            options, vms = pdu_config.read(stream.name)
-        self.assertEqual({'kubevirt_namespace': OWNER.split('/')[0]},
-                         dict(options))
-        self.assertEqual(['tk1', 'tk2'], vms)
-        parser = configparser.RawConfigParser()
-        parser.read_string(text)
+            parser, mapping = pdu_config.read(stream.name)
+        self.assertEqual(OWNER.split('/')[0],
+                         parser['global']['kubevirt_namespace'])
+        self.assertEqual(
+            {('demo-9161', 1): 'tk1', ('demo-9161', 2): 'tk2'}, mapping)
         self.assertEqual(
             {'listen_address': '192.0.2.1', 'listen_port': '9161',
              'snmp_versions': '2c', 'community': 'lab',

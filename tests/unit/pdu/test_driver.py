@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The driver, and virtualpdu's core with it."""
+"""The driver, and virtualpdu with it."""
 
-import io
+import configparser
 import logging
+import socket
 import threading
 from unittest import mock
 
@@ -13,9 +14,8 @@ from pysnmp.smi import error as smi_error
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.machine import power_state
 from sushy_kubevirt.pdu import driver
-from sushy_kubevirt.pdu import upstream
 
-ON, OFF = upstream.POWER_ON, upstream.POWER_OFF
+ON, OFF = driver.core.POWER_ON, driver.core.POWER_OFF
 TIMEOUT = 30
 
 
@@ -39,38 +39,34 @@ class DriverTestCase(base.BaseTestCase):
 
     def test_states(self):
         for state in power_state.PowerState:
-            with mock.patch.object(power_state, 'of', return_value=state):
-                self.assertEqual(
-                    OFF if state.name in ('OFF', 'POWERING_OFF') else ON,
-                    self.driver.get_power_state('vm'), state)
+            self.machine.power_state.return_value = state
+            self.assertEqual(
+                OFF if state.name in ('OFF', 'POWERING_OFF') else ON,
+                self.driver.get_power_state('vm'), state)
 
     def test_stale_cache_is_no_answer(self):
         self.machines.cache.problem = 'Watch failed'
         self.assertRaises(errors.Unavailable, self.driver.get_power_state,
                           'vm')
 
-    def test_vm_that_is_deleted_meanwhile(self):
-        self.machine.cached_state.return_value = None
-        self.assertRaises(errors.MachineNotFound,
-                          self.driver.get_power_state, 'vm')
 
-
-class CoreTestCase(base.BaseTestCase):
+class OutletsTestCase(base.BaseTestCase):
 
     def setUp(self):
         super().setUp()
-        self.commands = upstream.Commands()
-        self.useFixture(fixtures.MonkeyPatch(
-            'sushy_kubevirt.pdu.upstream._commands', self.commands))
-        self.addCleanup(self.commands.close)
         self.driver = mock.Mock()
         self.driver.get_power_state.return_value = OFF
-        self.core = upstream.Core(
-            driver=self.driver, mapping={('pdu', 1): 'a', ('pdu', 2): 'b'},
-            store={}, default_state=ON)
+        self.core = driver.Outlets(
+            self.driver, {('pdu', 1): 'a', ('pdu', 2): 'b'}, ON)
+        self.addCleanup(self.wait)
         self.release = threading.Event()
         # Before the clean-up that waits for commands.
         self.addCleanup(self.release.set)
+
+    def wait(self):
+        """Wait for all commands."""
+        for thread in self.core._threads.values():
+            thread.shutdown()
 
     def block(self):
         """Let power_on wait, and tell when it does."""
@@ -107,7 +103,7 @@ class CoreTestCase(base.BaseTestCase):
         self.command(OFF)
         self.assertEqual(OFF, self.state())
         self.release.set()
-        self.commands.close()
+        self.wait()
         self.assertEqual(['power_off', 'power_on', 'power_off'], [
             call[0] for call in self.driver.method_calls
             if call[0] != 'get_power_state'])
@@ -126,7 +122,7 @@ class CoreTestCase(base.BaseTestCase):
         for _ in range(3):
             self.command('REBOOT')
         self.release.set()
-        self.commands.close()
+        self.wait()
         self.assertEqual(1, self.driver.power_on.call_count)
 
     def test_failed_command_is_logged(self):
@@ -135,7 +131,7 @@ class CoreTestCase(base.BaseTestCase):
         self.driver.power_off.side_effect = RuntimeError('a bug')
         self.command(ON)
         self.command(OFF)
-        self.commands.close()
+        self.wait()
         self.assertIn('a: POWER_ON failed: is deleted\n', log.output)
         self.assertIn('RuntimeError: a bug', log.output)
 
@@ -144,43 +140,43 @@ class CoreTestCase(base.BaseTestCase):
         self.assertRaises(smi_error.SmiError, self.state)
 
 
-class UpstreamTestCase(base.BaseTestCase):
-    """What `upstream` replaces is there, and is used."""
+class ServeTestCase(base.BaseTestCase):
 
-    def run_with(self, main):
-        self.useFixture(fixtures.MonkeyPatch('sys.argv', ['program', 'x']))
-        for name in ('core.Core', 'main.get_driver_from_config',
-                     'pysnmp_handler.create_snmp_engine'):
-            where = f'sushy_kubevirt.pdu.upstream.{name}'
-            self.useFixture(fixtures.MonkeyPatch(where, None))
-        self.useFixture(fixtures.MonkeyPatch(
-            'sushy_kubevirt.pdu.upstream.main.main', main))
-        upstream.run('driver', 'path')
+    def setUp(self):
+        super().setUp()
+        self.start = self.useFixture(fixtures.MockPatch(
+            'threading.Thread')).mock
+        self.create = self.useFixture(fixtures.MockPatchObject(
+            driver.pysnmp_handler, 'create_snmp_engine')).mock
 
-    def test_run(self):
-        def main():
-            self.assertEqual('driver', upstream.main.get_driver_from_config(
-                io.StringIO()))
-            self.assertIs(upstream.Core, upstream.main.virtualpdu.core.Core)
-            self.assertIs(upstream._create_snmp_engine,
-                          upstream.pysnmp_handler.create_snmp_engine)
+    def serve(self, **options):
+        parser = configparser.RawConfigParser()
+        parser['rack'] = {'listen_address': '127.0.0.1', 'listen_port': '0',
+                          'snmp_versions': '1, 2c', **options}
+        driver.serve(parser['rack'], mock.Mock())
 
-        self.run_with(main)
+    def test_options(self):
+        self.serve(engine_id='0x8000000001', community='word')
+        self.assertEqual(
+            {'snmp_versions': ['1', '2c'], 'community': 'word',
+             'engine_id': '8000000001', 'context_engine_id': None},
+            self.create.call_args.kwargs)
 
-    def test_errors(self):
-        for raised, expected in (
-                (KeyError('ROT13'), errors.ConfigError),
-                (upstream.main.UnableToParseConfig('x'), errors.MachineError),
-                (ValueError('x'), errors.MachineError)):
-            self.assertRaises(expected, self.run_with,
-                              mock.Mock(side_effect=raised))
+    def test_port(self):
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other:
+            other.bind(('127.0.0.1', 0))
+            for port, text in ((other.getsockname()[1], 'in use'),
+                               (65536, '65535')):
+                error = self.assertRaises(
+                    errors.MachineError, self.serve, listen_port=str(port))
+                self.assertIn(f'[rack]: 127.0.0.1:{port}: ', str(error))
+                self.assertIn(text, str(error))
+        self.create.assert_not_called()
 
-    def test_dispatcher_goes_on(self):
-        engine = mock.Mock()
-        run = engine.transportDispatcher.runDispatcher
-        run.side_effect = [upstream.pysnmp_error.PySnmpError('x'), None]
-        with mock.patch.object(upstream, '_upstream_engine',
-                               return_value=engine):
-            made = upstream._create_snmp_engine(None, '127.0.0.1', 0)
-        made.transportDispatcher.runDispatcher()
-        self.assertEqual(2, run.call_count)
+    def test_exceptions_of_handlers_end_nothing(self):
+        self.serve()
+        dispatcher = self.create.return_value.transportDispatcher
+        dispatcher.runDispatcher.side_effect = [
+            RuntimeError('a bug'), ValueError('another'), SystemExit]
+        thread = self.start.call_args.kwargs
+        self.assertRaises(SystemExit, thread['target'], *thread['args'])
