@@ -12,6 +12,7 @@ from collections import abc
 import typing
 
 from sushy_kubevirt.cluster.ironic import nodes
+from sushy_kubevirt.cluster import problems
 from sushy_kubevirt.machine import architecture
 from sushy_kubevirt.remote import endpoint
 
@@ -38,8 +39,14 @@ def documents(declared: list[nodes.Wanted], owner: str,
     :param owner: the cluster, an `identity.owner`
     :param make_object: function of a node and the namespace
     :returns: YAML
+    :raises: `problems.Unsuitable` with nodes that Metal3 cannot switch
     """
     import yaml
+    for wanted in declared:
+        if wanted.node.outlet:
+            raise problems.Unsuitable(
+                f'{wanted.node.name} has the ironic_driver snmp, but Metal3 '
+                'manages hosts by Redfish or IPMI')
     namespace = owner.partition('/')[0]
     return yaml.safe_dump_all(
         [make_object(wanted, namespace) for wanted in declared],

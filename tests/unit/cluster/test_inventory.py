@@ -224,6 +224,14 @@ class Metal3TestCase(base.BaseTestCase):
                                     '/redfish/v1/Systems/1',
                          'credentialsName': 'tk0-host'}}}, self.make())
 
+    def test_hosts_at_outlets(self):
+        for inventory in metal3, metal3_secrets:
+            error = self.assertRaises(
+                problems.Unsuitable, inventory.make,
+                [declared.wanted(outlet=1, bmc=dataclasses.replace(
+                    BMC, redfish_port=None))], OWNER)
+            self.assertIn('tk0 has the ironic_driver snmp', str(error))
+
     def test_secret_of_host(self):
         made, = yaml.safe_load_all(metal3_secrets.make(
             [declared.wanted(bmc=BMC)], OWNER))
