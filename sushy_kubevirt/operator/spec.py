@@ -222,10 +222,8 @@ def read(body: abc.Mapping[str, typing.Any]) -> Bmc:
         route=_route(spec.get('route')),
         network_policy=_policy(spec.get('networkPolicy') or {}),
         refused_networks=_refused_networks(spec.get('networkPolicy') or {}),
-        media=_media(
-            spec.get('virtualMedia') or {},
-            (spec.get('redfish') or {}).get('virtualMedia') or {},
-            objects.annotations_of(body).get(stored_names.SIZE_MARGIN, '0')),
+        media=_media(spec, objects.annotations_of(body).get(
+            stored_names.SIZE_MARGIN, '0')),
         host=Host(host.get('enabled', True), by_ipmi),
         run_strategy=spec.get('runStrategy'),
         resources=spec.get('resources') or {},
@@ -311,15 +309,18 @@ def is_network(text: str) -> bool:
                          and network.network_address.ipv4_mapped))
 
 
-def _media(given: objects.Json, alias: objects.Json, margin: str) -> Media:
-    """Read the section on media.
+def _media(spec: objects.Json, margin: str) -> Media:
+    """Read the section on media, and KubeVirtBMC's, which do not contradict
+    each other.
 
-    :param alias: KubeVirtBMC's, which does not contradict it
     :param margin: see `Media`
     """
+    given = spec.get('virtualMedia') or {}
+    alias = (spec.get('redfish') or {}).get('virtualMedia') or {}
     storage, tls = alias.get('storage') or {}, alias.get('tls') or {}
     return Media(storage_class=given.get('storageClassName')
-                 or storage.get('storageClassName') or None,
+                 or storage.get('storageClassName')
+                 or spec.get('storageClassName') or None,
                  volume_mode=given.get('volumeMode')
                  or storage.get('volumeMode'),
                  ca_config_map=(tls.get('caBundleConfigMapRef') or {}).get(

@@ -126,6 +126,7 @@ def _observe(reader: readers.Reader, checked: Bmc) -> None:
         placed=_placed(reader, bmc, checked.body),
         route_problem=None if not bmc.route or reader.client.serves_group(
             bmc_resources.ROUTE.group) else routes.MISSING)
+    checked.spec = bmc = verdict.served(bmc, checked.facts)
     checked.verdict = verdict.judge(bmc, checked.facts, deployments.Defaults(
         '', allowed_images=(permissions.ANY,)))
     if checked.verdict.certificate:

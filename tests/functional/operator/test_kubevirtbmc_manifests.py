@@ -224,6 +224,9 @@ class ManifestsTestCase(operator.OperatorTestCase):
     def test_password_too_long_for_ipmi(self):
         box = self.apply('least.yaml')
         box.password = LONG
+        self.assertIn('"SUSHY_EMULATOR_KUBEVIRT_MEDIA_STORAGE_CLASS": '
+                      '"standard"', self.kubectl.get(
+                          'configmap', box.base)['data']['options.json'])
         self.check_unusable_for_ipmi(box)
         self.assertEqual('Off', box.power())
         self.serves(box, LONG, 'redfish')

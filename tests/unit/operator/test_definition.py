@@ -192,6 +192,10 @@ REFUSED += (
         ('storageClassName', 'a', {'storageClassName': 'b'}),
         ('storageClassName', 'a', {'storageClassName': ''}),
         ('volumeMode', 'Block', {'volumeMode': 'Filesystem'}))),
+    *(({**VM, 'storageClassName': 'a', **other}, 'storageClassName differs')
+      for other in ({'virtualMedia': {'storageClassName': 'b'}},
+                    media({'storageClassName': 'b'}))),
+    ({**VM, 'storageClassName': 'A'}, 'should match'),
     *(({**VM, **media(tls={'insecureSkipVerify': value}),
         'virtualMedia': {'verifyCertificate': value}},
        'virtualMedia.verifyCertificate and redfish.virtualMedia.tls.'
@@ -305,6 +309,9 @@ ACCEPTED += (
         {'redfish': {'virtualMedia': {}}}, media(),
         *(media(tls={'caBundleConfigMapRef': reference})
           for reference in ({}, {'name': ''})))),
+    {**VM, 'storageClassName': ''},
+    {**VM, 'storageClassName': 'a', **media({'storageClassName': 'a'}),
+     'virtualMedia': {'storageClassName': 'a'}},
     # A default of one field must not contradict the other.
     {**VM, **media(tls={'insecureSkipVerify': True}), 'virtualMedia': {}},
     {'virtualMachine': {'name': 'vm'},

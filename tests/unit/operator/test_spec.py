@@ -113,6 +113,10 @@ CASES = (
     ('media', bodies.body(redfish={'virtualMedia': {
         'storage': {'storageClassName': ''},
         'tls': {'insecureSkipVerify': False}}}), spec.Media()),
+    *(('media', bodies.body(storageClassName='s', **own),
+       spec.Media(storage_class='s')) for own in (
+        {}, {'virtualMedia': {'storageClassName': 's'}})),
+    ('media', bodies.body(storageClassName=''), spec.Media()),
     *(('media', bodies.body(
         virtualMedia={'verifyCertificate': verify}, redfish={
             'virtualMedia': {'tls': {'insecureSkipVerify': not verify}}}),

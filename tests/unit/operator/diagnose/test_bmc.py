@@ -101,6 +101,17 @@ class BmcTestCase(base.BaseTestCase):
         self.assertEqual('Its status is not up to date: SecretAvailable.',
                          found[1].message)
 
+    def test_secret_that_optional_ipmi_cannot_use(self):
+        self.body['spec'] = bodies.by_ref(
+            authSecretRef={'name': 'key'})['spec']
+        self.client.put(fakes.SECRET, bodies.secret(
+            username='me', password='x' * 21))
+        self.all_fulfilled(condition(
+            conditions.SECRET, 'SecretUnusableForIPMI', 'True'))
+        self.assertEqual([('ok', 'ServiceReady')],
+                         fakes.brief(self.status()))
+        self.assertFalse(self.read()[1][0].spec.ipmi)
+
     def test_no_status(self):
         self.assertEqual(('problem', 'NotManaged'),
                          fakes.brief(self.status())[0])
