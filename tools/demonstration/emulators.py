@@ -107,7 +107,7 @@ class Script:
     def lists_vms(self, output):
         for name in self.stage.vms:
             step.expect(name in output, f'the output lacks {name}')
-        return f"the VMs are {' and '.join(self.stage.vms)}"
+        return f"{' and '.join(self.stage.vms)} are used next"
 
     def lists_bmcs(self, output):
         for name in self.stage.vms:
