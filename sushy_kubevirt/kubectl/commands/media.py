@@ -92,34 +92,33 @@ def run(session: sessions.Session, options: argparse.Namespace) -> int:
 
 
 class _Progress:
-    """A line that is overwritten, on a terminal; else a line for each tenth.
-    """
+    """Sentences, and a line that is overwritten, or printed for each tenth."""
 
     def __init__(self) -> None:
         self._terminal = sys.stderr.isatty()
-        self._last = self._told = ''
+        self._percent = self._sentence = ''
 
     def show(self, step: str, percent: int) -> None:
         """Show a step and its progress."""
         if not self._terminal:
             percent -= percent % 10
         text = f'{step} {percent} %'
-        if text != self._last:
-            self._last = text
-            begin, end = ('\r\033[K', '') if self._terminal else ('', '\n')
-            print(begin + text, end=end, file=sys.stderr, flush=True)
+        if text != self._percent:
+            self._percent = text
+            print('\r\033[K' + text if self._terminal else text + '\n',
+                  end='', file=sys.stderr, flush=True)
 
     def tell(self, text: str) -> None:
         """Show a sentence, unless it is '' or the last one."""
-        if text not in ('', self._told):
+        if text not in ('', self._sentence):
             self.end()
-            self._told = text
+            self._sentence = text
             sessions.show(text, sys.stderr)
 
     def end(self) -> None:
         """Leave the line."""
-        if self._terminal and self._last:
-            self._last = ''
+        if self._terminal and self._percent:
+            self._percent = ''
             print(file=sys.stderr)
 
 
@@ -152,23 +151,21 @@ def _upload(client: bmc_redfish.Client, device: str, path: str,
                 'Content-Type: application/octet-stream\r\n\r\n').encode()
         tail = f'\r\n--{boundary}--\r\n'.encode()
         size = os.fstat(image.fileno()).st_size
+
+        def body() -> abc.Iterator[bytes]:
+            yield head
+            sent = 0
+            while data := image.read(min(_CHUNK, size - sent)):
+                yield data
+                sent += len(data)
+                progress.show('Upload', 100 * sent // size)
+            yield tail
+
         client.request('POST', target, headers={
             'Content-Type': f'multipart/form-data; boundary={boundary}',
             'Content-Length': str(len(head) + size + len(tail)),
             'Prefer': 'respond-async'},
-            body=_pieces(head, image, tail, size, progress),
-            timeout=_UPLOAD_SECONDS, retries=False)
-
-
-def _pieces(head: bytes, image: typing.BinaryIO, tail: bytes, size: int,
-            progress: _Progress) -> abc.Iterator[bytes]:
-    yield head
-    sent = 0
-    while data := image.read(min(_CHUNK, size - sent)):
-        yield data
-        sent += len(data)
-        progress.show('Upload', 100 * sent // size)
-    yield tail
+            body=body(), timeout=_UPLOAD_SECONDS, retries=False)
 
 
 def _wait(client: bmc_redfish.Client, device: str, progress: _Progress) -> int:

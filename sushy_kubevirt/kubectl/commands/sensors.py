@@ -20,14 +20,8 @@ if typing.TYPE_CHECKING:
 EXAMPLES = 'kubectl bmc sensors node-0'
 
 #: Links of the ComputerSystem to collections, and those of their members.
-_PARTS = {'Processors': (), 'Memory': (), 'Storage': ('Drives',),
-          'EthernetInterfaces': ()}
-
-#: A collection with its members, by one request (DSP0266, "Expand").
-_EXPANDED = '?$expand=.($levels={})'
-
-#: Name, state, health and what is wrong.
-Row: typing.TypeAlias = 'tuple[str, str, str, str]'
+_PARTS = {'Processors': '', 'Memory': '', 'Storage': 'Drives',
+          'EthernetInterfaces': ''}
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -42,38 +36,40 @@ def run(session: sessions.Session, options: argparse.Namespace) -> int:
     return 0
 
 
-def rows(client: redfish.Client) -> abc.Iterator[Row]:
+def rows(client: redfish.Client) -> abc.Iterator[tuple[str, ...]]:
     """Read the state of a system and its parts.
 
+    :returns: for each: name, state, health and what is wrong
     :raises: `endpoint.BmcUnavailable`; `errors.MachineError`
     """
     system = client.get()
     yield 'Power state', system['PowerState'], '', ''
     yield ('Boot progress', system.get('BootProgress', {}).get(
         'LastState') or 'Unknown', '', '')
-    yield _row('System', system)
+    # That of the chassis' sensor "Power" is the system's.
     for chassis in system['Links'].get('Chassis') or ():
-        yield from _members('', client, client.get(chassis['@odata.id']),
-                            'Sensors')
-    for part, children in _PARTS.items():
-        yield from _members(part, client, system, part, children)
-
-
-def _members(kind: str, client: redfish.Client, parent: objects.Json,
-             link: str, children: abc.Iterable[str] = ()
-             ) -> abc.Iterator[Row]:
-    if link not in parent:
-        return
-    for member in client.get(parent[link]['@odata.id'] + _EXPANDED.format(
-            2 if children else 1))['Members']:
-        yield _row(f"{kind} {member['Name']}".strip(), member)
-        for child in children:
+        for sensor in _members(client, client.get(chassis['@odata.id']),
+                               'Sensors'):
+            yield _row('', sensor)
+    for part, child in _PARTS.items():
+        for member in _members(client, system, part):
+            yield _row(part, member)
             for item in member.get(child) or ():
-                yield _row(f"{child} {item['Name']}", item)
+                yield _row(child, item)
 
 
-def _row(name: str, resource: objects.Json) -> Row:
+def _members(client: redfish.Client, parent: objects.Json,
+             link: str) -> list[objects.Json]:
+    """Read a collection with its members (DSP0266 1.20, "Expand")."""
+    if link not in parent:
+        return []
+    return client.get(parent[link]['@odata.id']
+                      + '?$expand=.($levels=2)')['Members']
+
+
+def _row(kind: str, resource: objects.Json) -> tuple[str, ...]:
     status = resource.get('Status') or {}
-    return (name, status.get('State') or '', status.get('Health') or '',
-            ' '.join(condition['Message'] for condition
-                     in status.get('Conditions') or ()))
+    return (f"{kind} {resource['Name']}".strip(), status.get('State') or '',
+            status.get('Health') or '', ' '.join(
+                condition['Message'] for condition
+                in status.get('Conditions') or ()))

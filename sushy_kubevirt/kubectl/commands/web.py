@@ -8,6 +8,8 @@ this host; from here on it is TLS, verified by the authority of the BMC.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import functools
 import os
 import sys
 import typing
@@ -54,11 +56,8 @@ def run(session: sessions.Session, options: argparse.Namespace) -> int:
 
 
 async def _serve(client: redfish.Client, port: int, browser: bool) -> None:
-    async def accept(reader: asyncio.StreamReader,
-                     writer: asyncio.StreamWriter) -> None:
-        await _forward(client, reader, writer)
-
-    server = await asyncio.start_server(accept, _HOST, port)
+    server = await asyncio.start_server(
+        functools.partial(_forward, client), _HOST, port)
     url = f'http://{_HOST}:{server.sockets[0].getsockname()[1]}/'
     bmc = client.bmc
     print(url, flush=True)
@@ -87,20 +86,15 @@ async def _forward(client: redfish.Client, reader: asyncio.StreamReader,
             sock=await asyncio.to_thread(client.dial), ssl=tls,
             server_hostname=None if tls is None else client.server_name)
         writers.append(far_writer)
-        copies = [asyncio.create_task(_copy(*ends)) for ends in (
-            (reader, far_writer), (far_reader, writer))]
-        _, pending = await asyncio.wait(
-            copies, return_when=asyncio.FIRST_COMPLETED)
-        for copy in pending:
-            copy.cancel()
+        await asyncio.wait([asyncio.create_task(_copy(*ends)) for ends in (
+            (reader, far_writer), (far_reader, writer))],
+            return_when=asyncio.FIRST_COMPLETED)
     except (errors.MachineError, OSError) as error:
         sessions.show(error, sys.stderr)
-        text = f'{error}\n'.encode()
         writer.write(
             b'HTTP/1.1 502 Bad Gateway\r\nContent-Type: text/plain; '
             b'charset=utf-8\r\nX-Content-Type-Options: nosniff\r\n'
-            b'Connection: close\r\nContent-Length: %d\r\n\r\n%b'
-            % (len(text), text))
+            b'Connection: close\r\n\r\n' + f'{error}\n'.encode())
     finally:
         for stream in writers:
             stream.close()
@@ -108,9 +102,7 @@ async def _forward(client: redfish.Client, reader: asyncio.StreamReader,
 
 async def _copy(reader: asyncio.StreamReader,
                 writer: asyncio.StreamWriter) -> None:
-    try:
+    with contextlib.suppress(OSError):      # ends the other direction, too
         while data := await reader.read(_CHUNK):
             writer.write(data)
             await writer.drain()
-    except OSError:
-        pass    # ends the other direction, too

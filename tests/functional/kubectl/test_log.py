@@ -74,5 +74,5 @@ class SensorsTestCase(kubectl_case.KubectlCase):
             'spec': {'nodeSelector': {'no': 'node'}}}}}, self.namespace)
         self.bmc().ready()
         self.plugin('power', 'box', 'on')
-        self.until('fault', lambda: self.sensors()['System'][1], 'Critical')
-        self.assertIn('cannot run', self.sensors()['System'][2])
+        self.until('fault', lambda: self.sensors()['Power'][1], 'Critical')
+        self.assertIn('cannot run', self.sensors()['Power'][2])
