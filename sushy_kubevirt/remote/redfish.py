@@ -211,4 +211,11 @@ def _through(connection: typing.Any,
              dial: abc.Callable[[], socket.socket]) -> typing.Any:
     # urllib3's hook for other transports.
     connection._new_conn = dial
+    connect = connection.connect
+
+    def connected() -> None:
+        connect()
+        # An upload waits for the storage longer than a handshake.
+        connection.sock.settimeout(connection.timeout)
+    connection.connect = connected
     return connection

@@ -2,7 +2,11 @@
 """What users are told of a BMC's responses, and the way to its pod."""
 
 import json
+import socket
+import threading
+import types
 
+import fixtures
 from oslotest import base
 
 from sushy_kubevirt.kube import errors
@@ -43,6 +47,38 @@ class MessageTestCase(base.BaseTestCase):
     def test_control_characters(self):
         self.assertEqual('a\\x1b[1m\nb',
                          wording.printable_lines('a\x1b[1m\nb'))
+
+
+class UploadTestCase(base.BaseTestCase):
+
+    def test_storage_that_is_slow(self):
+        near, far = socket.socketpair()
+        for holder, name, value in (
+                (redfish, '_CONNECT_SECONDS', 0.05),
+                (forward, 'connect', lambda *_: types.SimpleNamespace(
+                    socket=near, error=''))):
+            self.useFixture(fixtures.MonkeyPatch(
+                f'{holder.__name__}.{name}', value))
+        failed, body = threading.Event(), b'x' * 3000000
+
+        def serve():
+            # Longer than the handshake may take.
+            failed.wait(1)
+            with far, far.makefile('rb') as stream:
+                while stream.readline().strip():
+                    pass
+                stream.read(len(body))
+                far.sendall(b'HTTP/1.1 204 No Content\r\n\r\n')
+        thread = threading.Thread(target=serve)
+        thread.start()
+        self.addCleanup(thread.join)
+        self.addCleanup(near.close)
+        self.addCleanup(failed.set)
+        client = redfish.Client(endpoint.Bmc(
+            '10.0.0.1', name='a', http_port=80, redfish_port=None), object())
+        self.assertEqual(204, client.request(
+            'POST', '/', body=iter([body]), timeout=60, retries=False,
+            headers={'Content-Length': str(len(body))}).status)
 
 
 class Api:
