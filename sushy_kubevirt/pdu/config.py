@@ -22,7 +22,7 @@ _OUTLET = r'([1-9]|1\d|2[0-4]):[a-z0-9][-.a-z0-9]*'
 
 #: Patterns of values, by option.
 _GLOBAL = {
-    'kubevirt_namespace': _TEXT, 'kubevirt_kubeconfig': _TEXT,
+    'kubevirt_namespace': '[-a-z0-9]+', 'kubevirt_kubeconfig': _TEXT,
     'kubevirt_context': _TEXT,
     'kubevirt_run_strategy': '|'.join(run_strategy.STARTABLE),
     'outlet_default_state': 'ON|OFF'}

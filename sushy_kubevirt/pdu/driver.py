@@ -46,6 +46,9 @@ from virtualpdu.pdu import pysnmp_handler  # noqa: E402
 
 LOG = logging.getLogger(__name__)
 
+# At INFO, it logs values that clients send, with newlines.
+logging.getLogger(pysnmp_handler.__name__).setLevel(logging.WARNING)
+
 _OFF = power_state.PowerState.OFF, power_state.PowerState.POWERING_OFF
 
 

@@ -150,13 +150,13 @@ class OutletTestCase(PduTestCase):
         served.set(pdu.OFF, 24)
         self.assertEqual(pdu.OFF, served.get(24))
 
-    def test_log_has_no_secrets(self):
+    def test_log_has_neither_secrets_nor_values(self):
         served = self.serve(self.make('Halted'))
         for version in VERSIONS:
             served.set(pdu.ON, version=version)
-        served.run('snmpset', 's', 'text')
+        served.run('snmpset', 's', 'a\nforged line')
         self.assertIn('has new command', served.process.output)
-        for secret in served.secrets:
+        for secret in (*served.secrets, 'forged line'):
             self.assertNotIn(secret, served.process.output)
 
     def test_exactly_the_granted_rights_are_used(self):

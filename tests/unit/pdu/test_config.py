@@ -57,6 +57,8 @@ class ConfigTestCase(base.BaseTestCase):
         self.refused(GLOBAL, 'no section of a PDU')
         self.refused(GLOBAL + 'kubevirt_namespaces = a\n' + PDU,
                      'unknown option kubevirt_namespaces')
+        self.refused(GLOBAL + 'kubevirt_namespace = a/b\n' + PDU,
+                     '[global]: kubevirt_namespace is wrong')
         self.refused(GLOBAL + 'kubevirt_run_strategy = Once\n' + PDU,
                      '[global]: kubevirt_run_strategy is wrong')
         self.refused(GLOBAL + 'outlet_default_state = on\n' + PDU,
