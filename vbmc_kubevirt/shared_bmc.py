@@ -139,7 +139,10 @@ class SharedBmc:
         common, entry = self._common, self.entry
         folder = os.environ.get(options_file.FOLDER_VARIABLE,
                                 options_file.FOLDER)
-        config = {**options_file.check(entry['options'], folder),
+        # Those of an older operator are among the options.
+        config = {'SUSHY_EMULATOR_KUBEVIRT_OPTION_NAMES':
+                  entry.get('option_names'),
+                  **options_file.check(entry['options'], folder),
                   'SUSHY_EMULATOR_KUBEVIRT_VM': entry['vm']}
         given = settings.read(config)
         self._cluster = cluster.Cluster(

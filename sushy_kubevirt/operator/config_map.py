@@ -40,6 +40,9 @@ _OURS = options_file.PREFIX
 #: Option without which the web page is served.
 WEB_PAGE = _OURS + 'WEB_PAGE'
 
+#: Option with the names of options in messages.
+OPTION_NAMES = _OURS + 'OPTION_NAMES'
+
 #: Option that names a ConfigMap, which the pod has to have the right to read.
 CA_CONFIG_MAP = _OURS + 'MEDIA_CA_CONFIG_MAP'
 
@@ -144,7 +147,7 @@ def _options(bmc: spec.Bmc) -> abc.Iterator[tuple[str, typing.Any]]:
     yield _OURS + 'VM', str(bmc.vm)
     yield _OURS + 'WATCH_SECONDS', WATCH_SECONDS
     yield _OURS + 'SERVICE_PORTS', _ports(bmc)
-    yield _OURS + 'OPTION_NAMES', {
+    yield OPTION_NAMES, {
         **{option: f'{field} of {naming.KIND} {bmc.namespace}/{bmc.name}'
            for option, field in _FIELDS.items()},
         **{option: f'{name} of {naming.OPERATOR}'

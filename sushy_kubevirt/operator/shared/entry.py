@@ -73,13 +73,16 @@ def entry(bmc: spec.Bmc, slot: int, auth: str, tls: str | None,
     :param tls: the same of that with the certificate; None without one
     """
     redfish = None
+    options = config_map.options(bmc, proxy, denied)
     if bmc.redfish.enabled:
         secret = deployments.tls_secret(bmc)
         redfish = {'http': bmc.redfish.both,
                    'tls': secret and {'secret': secret, 'version': tls}}
     return _text({
         'uid': bmc.uid, 'slot': slot, 'vm': str(bmc.vm),
-        'options': config_map.options(bmc, proxy, denied),
+        # Apart: until its upgrade, a pod may not know all of these options.
+        'option_names': options.pop(config_map.OPTION_NAMES),
+        'options': options,
         'redfish': redfish,
         'ipmi': {'port': deployments.client_port(bmc)} if bmc.ipmi else None,
         'account_management': bmc.account_management,

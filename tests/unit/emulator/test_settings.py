@@ -121,11 +121,11 @@ class TestSettings(base.BaseTestCase):
         self.assertEqual(prefix + 'EVENT_DENIED_HOSTS',
                          found.events.names['denied_hosts'])
         name = prefix + 'OPTION_NAMES'
-        found = self.read(**{name: {'MEDIA_MODE': 'spec.mode'}})
+        found = self.read(**{name: {'MEDIA_MODE': 'spec.mode',
+                                    'MEDIA_OF_LATER': 'spec.later'}})
         self.assertEqual({'mode': 'spec.mode'}, found.machine.media.names)
         self.assertEqual({}, found.events.names)
-        for value in ('x', {'NONE': 'x'}, {'MEDIA_MODE': ''},
-                      {'MEDIA_MODE': 7}, {prefix + 'MEDIA_MODE': 'x'}):
+        for value in ('x', {'MEDIA_MODE': ''}, {'MEDIA_MODE': 7}):
             self.refused(**{name: value})
 
     def test_reads_all_media_options(self):

@@ -50,6 +50,10 @@ class EntryTestCase(base.BaseTestCase):
         found = json.loads(entry.entry(bodies.bmc(), 4, '7', '8'))
         options = found.pop('options')
         self.assertNotIn('SUSHY_EMULATOR_LISTEN_PORT', options)
+        # A pod of before the operator's upgrade refuses names that it does not
+        # know.
+        self.assertNotIn(config_map.OPTION_NAMES, options)
+        self.assertIn('MEDIA_SIZE_MARGIN', found.pop('option_names'))
         self.assertEqual({
             'uid': bodies.UID, 'slot': 4, 'vm': 'lab/vm',
             'redfish': {'http': False, 'tls': {
