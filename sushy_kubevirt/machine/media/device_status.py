@@ -33,14 +33,14 @@ def medium(device: model.Device, entry: media_annotation.Entry | None,
 
     :param entry: of the device
     :param observed: its DataVolume, None while that is unknown
-    :param gates: without them, the medium has no ``restart_cause``
+    :param gates: without them, it is not said why KubeVirt does not plug it
     """
     if entry is None or not drives.holds(state.vm, entry.drive, entry.volume):
         return None
     waits = drives.waits_for_start(state, entry.drive, entry.volume)
     status = _status(entry, observed)
     if status.state is model.State.READY and not waits:
-        status = _plugged(entry, state) or status
+        status = _plugged(entry, state, gates) or status
     return _medium(
         entry, state=status.state, progress=status.progress,
         reason=status.reason, message=status.message, pending_restart=waits,
@@ -102,7 +102,8 @@ def upload_progress(observed: import_watcher.ObservedVolume) -> float | None:
         return None
 
 
-def _plugged(entry: media_annotation.Entry, state: vm_state.VmState
+def _plugged(entry: media_annotation.Entry, state: vm_state.VmState,
+             gates: feature_gates.Gates | None
              ) -> datavolumes.Status | None:
     """Return the status of a complete medium that the guest lacks, or None."""
     vmi = state.vmi
@@ -125,6 +126,10 @@ def _plugged(entry: media_annotation.Entry, state: vm_state.VmState
     failure = power_state.sync_failure(vmi)
     if failure[0]:
         reason, message = failure
+    elif not message and gates is not None:
+        # The gate was disabled after the insert.
+        cause = gates.why_no_cdrom_hotplug()
+        message = cause and f'{cause[0].upper()}{cause[1:]}.'
     return datavolumes.Status(model.State.IMPORTING, 100.0, reason, message)
 
 

@@ -166,11 +166,11 @@ class DesiredVmTestCase(base.BaseTestCase):
 
 class MediumTestCase(base.BaseTestCase):
 
-    def medium(self, vm, vmi=None, at=None):
+    def medium(self, vm, vmi=None, at=None, gates=''):
         return device_status.medium(
             model.CD, media_annotation.read(vm).media.get('Cd'),
             vm_state.VmState(vm, vmi), at, mock.Mock(**{
-                'why_no_cdrom_hotplug.return_value': ''}))
+                'why_no_cdrom_hotplug.return_value': gates}))
 
     def test_state_of_medium(self):
         for made, at, state, progress in (
@@ -197,12 +197,16 @@ class MediumTestCase(base.BaseTestCase):
         vm = inserted(made=entry(ready=True))
         vmi = fakes.vmi(of=fakes.vm())
         self.assertIs(S.IMPORTING, self.medium(vm, vmi).state)
+        self.assertEqual('', self.medium(vm, vmi).message)
+        # The gate was disabled after the insert.
+        self.assertEqual('The gate is off.', self.medium(
+            vm, vmi, gates='the gate is off').message)
         vmi = fakes.vmi(of=vm)
         vmi['status']['volumeStatus'] = [{
             'name': 'cd', 'phase': 'MountedToPod', 'reason': 'r'}]
         self.assertEqual('r', self.medium(vm, vmi).reason)
         vmi['status']['volumeStatus'][0]['phase'] = 'Ready'
-        self.assertIs(S.READY, self.medium(vm, vmi).state)
+        self.assertIs(S.READY, self.medium(vm, vmi, gates='off').state)
 
     def test_failed_medium_blocks_start(self):
         made = entry(reason='Error', message='404')
