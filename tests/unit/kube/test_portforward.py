@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Forwarded ports, against a server of the protocol."""
 
+import contextlib
 import os
+import socket
 import threading
 
 import fixtures
@@ -17,6 +19,12 @@ from sushy_kubevirt.kube import portforward
 PORT = (8443).to_bytes(2, 'little')
 
 
+def close(connections):
+    for stream in connections:
+        with contextlib.suppress(OSError):
+            stream.shutdown(socket.SHUT_RDWR)
+
+
 class PortForwardTestCase(base.BaseTestCase):
 
     def connect(self, handler, renew=None, **more):
@@ -24,9 +32,10 @@ class PortForwardTestCase(base.BaseTestCase):
 
         :param renew: returns another Authorization
         """
-        self.requests = []
+        self.requests, connections = [], []
 
         def handle(socket):
+            connections.append(socket.socket)
             self.requests.append((socket.request, socket.subprotocol))
             for channel in 0, 1:
                 socket.send(bytes([channel]) + PORT)
@@ -38,6 +47,8 @@ class PortForwardTestCase(base.BaseTestCase):
         thread.start()
         self.addCleanup(thread.join)
         self.addCleanup(serving.shutdown)
+        # A handler whose client does not close would not end.
+        self.addCleanup(close, connections)
         port = serving.socket.getsockname()[1]
         call = api_responses.ApiCall(
             'create', api_resources.POD, 'space', 'pod', 'portforward')
@@ -49,8 +60,16 @@ class PortForwardTestCase(base.BaseTestCase):
             connection.Connection(lambda: connection.Access(
                 url, authorization=words.pop(0))), call, 'test', 10)
         self.addCleanup(result.socket.close)
-        result.socket.settimeout(20)
+        result.socket.settimeout(5)
         return result
+
+    def receive(self, forwarded, length):
+        received = bytearray()
+        while len(received) < length:
+            data = forwarded.socket.recv(65536)
+            self.assertTrue(data, 'closed too early')
+            received += data
+        return bytes(received)
 
     def test_data_passes_both_ways(self):
         def echo(socket):
@@ -63,10 +82,7 @@ class PortForwardTestCase(base.BaseTestCase):
         forwarded = self.connect(echo)
         for data in b'hello', b'x' * 100000:
             forwarded.socket.sendall(data)
-            received = b''
-            while len(received) < len(data):
-                received += forwarded.socket.recv(65536)
-            self.assertEqual(data, received)
+            self.assertEqual(data, self.receive(forwarded, len(data)))
         [(request, protocol)] = self.requests
         self.assertEqual(portforward.PROTOCOL, protocol)
         self.assertEqual(
@@ -84,7 +100,7 @@ class PortForwardTestCase(base.BaseTestCase):
         forwarded = self.connect(refuse)
         self.assertEqual(b'', forwarded.socket.recv(1))
         self.assertEqual('cannot connect to 8443', forwarded.error)
-        self.assertTrue(closed.wait(20))
+        self.assertTrue(closed.wait(5))
 
     def test_end_of_either_side(self):
         closed = threading.Event()
@@ -93,7 +109,7 @@ class PortForwardTestCase(base.BaseTestCase):
             list(socket)
             closed.set()
         self.connect(serve).socket.close()
-        self.assertTrue(closed.wait(20))
+        self.assertTrue(closed.wait(5))
         forwarded = self.connect(lambda socket: socket.send(b'\0end'))
         self.assertEqual(b'end', forwarded.socket.recv(10))
         self.assertEqual(b'', forwarded.socket.recv(10))
@@ -110,10 +126,7 @@ class PortForwardTestCase(base.BaseTestCase):
                                    args=(sent,))
         sending.start()
         self.addCleanup(sending.join)
-        received = bytearray()
-        while len(received) < len(sent):
-            received += forwarded.socket.recv(65536)
-        self.assertEqual(hash(sent), hash(bytes(received)))
+        self.assertEqual(hash(sent), hash(self.receive(forwarded, len(sent))))
 
     def test_tail_of_a_connection_that_is_closed(self):
         arrived = bytearray()
