@@ -16,12 +16,12 @@ ACTIONS = {'on': 'On', 'off': 'ForceOff', 'soft-off': 'GracefulShutdown',
            'pause': 'Pause', 'resume': 'Resume'}
 
 
-def run(bmc: endpoint.Bmc, action: str | None = None,
-        kubernetes: client.Client | None = None) -> str:
+def run(bmc: endpoint.Bmc, kubernetes: client.Client,
+        action: str | None = None) -> str:
     """Request a change of the power state, and read it.
 
+    :param kubernetes: client to connect through
     :param action: a key of `ACTIONS`; None to change nothing
-    :param kubernetes: client to connect through; None to connect directly
     :returns: Redfish's ``PowerState``, such as ``On`` or ``PoweringOff``
     :raises: `endpoint.BmcUnavailable`
     """

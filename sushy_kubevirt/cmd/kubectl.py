@@ -10,6 +10,7 @@ import argparse
 from collections import abc
 import importlib
 import sys
+import textwrap
 import typing
 
 from sushy_kubevirt.kubectl import session as sessions
@@ -34,54 +35,43 @@ COMMANDS = {
 }
 
 
-def command(name: str) -> types.ModuleType:
-    """Import the module of a command."""
+def _command(name: str) -> types.ModuleType:
     return importlib.import_module(f'sushy_kubevirt.kubectl.commands.{name}')
 
 
-def common() -> argparse.ArgumentParser:
-    """Make the parser of the options of all commands."""
-    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    group = parser.add_argument_group('kubectl options')
-    for words, metavar, text in (
-            (('-n', '--namespace'), 'NAMESPACE', 'namespace of the BMC; '
-             'without it, that of the context'),
-            (('--context',), 'NAME', 'context of the kubeconfig'),
-            (('--kubeconfig',), 'PATH', 'kubeconfig; without it, $KUBECONFIG '
-             'or ~/.kube/config')):
-        # Both before and after the command.
-        group.add_argument(*words, metavar=metavar, help=text,
-                           default=argparse.SUPPRESS)
-    return parser
+def parser(words: abc.Collection[str]) -> argparse.ArgumentParser:
+    """Make the parser of a command line.
 
-
-def parser(names: abc.Iterable[str] = COMMANDS) -> argparse.ArgumentParser:
-    """Make the parser of the command line.
-
-    :param names: commands whose arguments are declared
+    :param words: the command line; only commands in it get their arguments, as
+        importing what the others need takes longer than most requests
     """
-    shared = common()
+    shared = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    group = shared.add_argument_group('kubectl options')
+    for names, text in (
+            (('-n', '--namespace'),
+             "namespace of the BMC (default: the context's)"),
+            (('--context',), 'context of the kubeconfig'),
+            (('--kubeconfig',),
+             'path (default: $KUBECONFIG, ~/.kube/config)')):
+        # Without a default, as they may stand before or after the command.
+        group.add_argument(*names, help=text, default=argparse.SUPPRESS)
     top = argparse.ArgumentParser(
-        # Not `shared`: set_defaults changes the actions of parents.
-        prog=NAME, parents=[common()], allow_abbrev=False,
+        prog=NAME, parents=[shared], allow_abbrev=False,
         description='Use the BMCs of virtual machines, through the API '
                     'server.',
         epilog=f'"{NAME} COMMAND --help" has arguments and examples.')
-    top.set_defaults(namespace=None, context=None, kubeconfig=None)
     commands = top.add_subparsers(
         title='commands', metavar='COMMAND', dest='command', required=True)
     for name, text in COMMANDS.items():
-        if name not in names:
-            commands.add_parser(name, help=text)
-            continue
-        module = command(name)
         declared = commands.add_parser(
-            name, help=text, description=module.__doc__,
-            epilog='examples:\n' + ''.join(
-                f'  {line}\n' for line in module.EXAMPLES.splitlines()),
-            parents=[shared], allow_abbrev=False,
+            name, help=text, parents=[shared], allow_abbrev=False,
             formatter_class=argparse.RawDescriptionHelpFormatter)
-        module.configure(declared)
+        if name in words:
+            module = _command(name)
+            declared.description = module.__doc__
+            declared.epilog = 'examples:\n' + textwrap.indent(
+                module.EXAMPLES, '  ')
+            module.configure(declared)
     return top
 
 
@@ -94,27 +84,27 @@ def main(arguments: abc.Sequence[str] | None = None) -> int:
         after SIGINT
     """
     words = sys.argv[1:] if arguments is None else arguments
-    # Importing what other commands need would take longer than most requests.
-    top = parser(set(words))
+    top = parser(words)
     options = top.parse_args(words)
     from sushy_kubevirt.kube import errors
     try:
-        status: int = command(options.command).run(
+        status: int = _command(options.command).run(
             sessions.Session(options), options)
         return status
     except sessions.UsageError as error:
         top.error(str(error))
+    except BrokenPipeError:
+        raise
     except (errors.MachineError, OSError) as error:
-        if isinstance(error, BrokenPipeError):
-            raise
-        sessions.show(f'{NAME}: {error}', sys.stderr)
+        text = f'{NAME}: {error}'
         if isinstance(error, errors.AccessDenied):
-            sessions.show(
-                f'"kubectl auth can-i {error.verb} {error.resource}'
-                + (f' --namespace {error.namespace}' if error.namespace
-                   else ' --all-namespaces')
-                + '" tests this right. The ClusterRole bmc-user has those of '
-                'a user: bind it in the namespace', sys.stderr)
+            where = (f'--namespace {error.namespace}' if error.namespace
+                     else '--all-namespaces')
+            text += (
+                f'\n"kubectl auth can-i {error.verb} {error.resource} {where}"'
+                ' tests this right. The ClusterRole bmc-user has those of a '
+                'user: bind it in the namespace')
+        sessions.show(text, sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 130
@@ -127,8 +117,7 @@ def complete() -> int:
     """
     from sushy_kubevirt.kubectl import completion
     words = sys.argv[1:]
-    print('\n'.join(completion.lines(
-        parser(set(words)), common(), words or [''])))
+    print('\n'.join(completion.lines(parser(words), words or [''])))
     return 0
 
 

@@ -17,91 +17,72 @@ from sushy_kubevirt.kubectl import session as sessions
 #: Directives: an error, none (files are candidates), and no files.
 _ERROR, _FILES, _NO_FILES = 1, 0, 4
 
-#: Arguments whose values are names of objects, or of files.
-_BMCS, _VMS, _PATHS = 'name', 'vm', ('kubeconfig', 'image')
+#: Arguments whose values are files.
+_PATHS = 'kubeconfig', 'image'
 
 
-def lines(parser: argparse.ArgumentParser, common: argparse.ArgumentParser,
+def lines(parser: argparse.ArgumentParser,
           words: abc.Sequence[str]) -> list[str]:
     """Complete the last word.
 
     :param parser: of the whole command line
-    :param common: of the options of all commands
     """
     *before, last = words
-    positionals, awaited, parser = _position(parser, before)
-    if awaited is None and last.startswith('-'):
-        return _answer({option: action.help or '' for action
-                        in parser._actions for option
-                        in action.option_strings}, last)
-    if awaited is None and positionals:
-        awaited = positionals[0]
-    if awaited is None:
-        return _answer({}, last)
-    if isinstance(awaited, argparse._SubParsersAction):
-        return _answer({choice.dest: choice.help or '' for choice
-                        in awaited._choices_actions}, last)
-    if awaited.choices:
-        return _answer(dict.fromkeys(map(str, awaited.choices), ''), last)
-    if awaited.dest in _PATHS:
-        return [f':{_FILES}']
-    try:
-        options = common.parse_known_args(before, argparse.Namespace(
-            namespace=None, context=None, kubeconfig=None))[0]
-        return _answer(_names(sessions.Session(options), awaited.dest), last)
-    except Exception:
-        # Whatever it is, the command itself says it better.
-        return [f':{_ERROR}']
-
-
-def _position(parser: argparse.ArgumentParser, words: abc.Iterable[str]
-              ) -> tuple[list[argparse.Action], argparse.Action | None,
-                         argparse.ArgumentParser]:
-    """Find out what the next word is.
-
-    :returns: positional arguments that are left, the option whose value is
-        awaited, and the parser of the command
-    """
-    positionals = _positionals(parser)
+    options = argparse.Namespace()
     awaited: argparse.Action | None = None
-    for word in words:
+    left = list(parser._get_positional_actions())
+    for word in before:
         if awaited is not None:
+            setattr(options, awaited.dest, word)
             awaited = None
         elif word.startswith('-'):
-            option = parser._option_string_actions.get(word)
-            if option is not None and option.nargs != 0:
+            name, equals, value = word.partition('=')
+            option = parser._option_string_actions.get(name)
+            if option is not None and equals:
+                setattr(options, option.dest, value)
+            elif option is not None and option.nargs != 0:
                 awaited = option
-        elif positionals:
-            action = positionals.pop(0)
-            if isinstance(action, argparse._SubParsersAction):
-                if word not in action.choices:
-                    return [], None, parser
-                parser = action.choices[word]
-                positionals = _positionals(parser)
-    return positionals, awaited, parser
+        elif left:
+            positional = left.pop(0)
+            if isinstance(positional, argparse._SubParsersAction):
+                if word not in positional.choices:
+                    break
+                parser = positional.choices[word]
+                left = list(parser._get_positional_actions())
+    if awaited is None and last.startswith('-'):
+        candidates = {name: (option.help or '') % vars(option) for name, option
+                      in parser._option_string_actions.items()}
+    elif action := awaited or next(iter(left), None):
+        if action.dest in _PATHS:
+            return [f':{_FILES}']
+        try:
+            candidates = _values(action, options)
+        except Exception:
+            # Whatever it is, the command itself says it better.
+            return [f':{_ERROR}']
+    else:
+        candidates = {}
+    return [f'{word}\t{text}' for word, text in candidates.items()
+            if word.startswith(last)] + [f':{_NO_FILES}']
 
 
-def _positionals(parser: argparse.ArgumentParser) -> list[argparse.Action]:
-    return [action for action in parser._actions if not action.option_strings]
-
-
-def _names(session: sessions.Session, argument: str) -> dict[str, str]:
-    """List objects of the namespace with a description."""
+def _values(action: argparse.Action,
+            options: argparse.Namespace) -> dict[str, str]:
+    """Return the values of an argument, with descriptions."""
+    if isinstance(action, argparse._SubParsersAction):
+        return {choice.dest: choice.help or ''
+                for choice in action._choices_actions}
+    if action.choices:
+        return dict.fromkeys(action.choices, '')
     from sushy_kubevirt.kube import api_resources
     from sushy_kubevirt.operator import bmc_resources
-    from sushy_kubevirt.operator import spec
-    if argument == _VMS:
-        return {vm['metadata']['name']: '' for items, _ in
-                session.client.pages(api_resources.VM, session.namespace)
-                for vm in items}
-    if argument != _BMCS:
+    from sushy_kubevirt.remote import wording
+    resources: dict[str, api_resources.AnyResource] = {
+        'name': bmc_resources.BMC, 'vm': api_resources.VM}
+    if action.dest not in resources:
         return {}
-    return {bmc['metadata']['name']: f'VM {spec.read(bmc).vm.name}'
+    session = sessions.Session(options)
+    return {wording.printable(obj['metadata']['name']): ''
             for items, _ in session.client.pages(
-                bmc_resources.BMC, session.namespace) for bmc in items}
-
-
-def _answer(candidates: abc.Mapping[str, str], beginning: str) -> list[str]:
-    return [f'{word}\t{text}'.rstrip('\t') for word, text
-            in candidates.items() if word.startswith(beginning)
-            ] + [f':{_NO_FILES}']
+                resources[action.dest], session.namespace, metadata_only=True)
+            for obj in items}

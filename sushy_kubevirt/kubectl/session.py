@@ -3,20 +3,15 @@
 
 from __future__ import annotations
 
-import dataclasses
-import functools
 import json
 import sys
-import time
 import typing
 
 if typing.TYPE_CHECKING:
     import argparse
     from collections import abc
 
-    from sushy_kubevirt.kube import client as kube_client
     from sushy_kubevirt.kube import objects
-    from sushy_kubevirt.machine import options
     from sushy_kubevirt.remote import endpoint
     from sushy_kubevirt.remote import redfish as bmc_redfish
 
@@ -32,43 +27,23 @@ class Session:
     """A cluster and a namespace, as the command line and kubeconfig name them.
 
     :param options: of the command line
+    :ivar client: of the API server
+    :ivar namespace: that of ``--namespace``, or of the context
+    :raises: `errors.ConfigError`
     """
 
     def __init__(self, options: argparse.Namespace) -> None:
-        self.options = options
-
-    @functools.cached_property
-    def _connected(self) -> tuple[kube_client.Client, str]:
         from sushy_kubevirt.kube import client
         from sushy_kubevirt.kube import connection
+        from sushy_kubevirt.machine import options as client_options
+        words = vars(options)
         server = connection.Connection.from_options(
-            self.options.kubeconfig, self.options.context)
-        return (client.Client(server, self._options, FIELD_MANAGER),
-                server.namespace or 'default')
-
-    @functools.cached_property
-    def _options(self) -> options.Options:
-        from sushy_kubevirt.machine import options
-        return options.Options(connect_timeout=10, request_timeout=30,
-                               write_deadline=60, page_size=500)
-
-    @property
-    def client(self) -> kube_client.Client:
-        """Client of the API server."""
-        return self._connected[0]
-
-    @property
-    def namespace(self) -> str:
-        """Namespace of ``--namespace``, or of the context."""
-        return self.options.namespace or self._connected[1]
-
-    def until(self, deadline: float) -> kube_client.Client:
-        """Return the client, whose watches end at a time.
-
-        :param deadline: monotonic time in seconds
-        """
-        return self.client.with_options(dataclasses.replace(
-            self._options, watch_seconds=max(1, deadline - time.monotonic())))
+            words.get('kubeconfig'), words.get('context'))
+        self.client = client.Client(server, client_options.Options(
+            connect_timeout=10, request_timeout=30, write_deadline=60,
+            page_size=500), FIELD_MANAGER)
+        self.namespace = (words.get('namespace') or server.namespace
+                          or 'default')
 
     def find(self, name: str) -> objects.VirtualMachineBMC:
         """Find a BMC.
@@ -92,10 +67,9 @@ class Session:
                 f'namespace {self.namespace}. "kubectl bmc list -A" lists '
                 f'BMCs, "kubectl bmc create {name}" creates one')
         if len(matches) > 1:
+            names = ', '.join(bmc['metadata']['name'] for bmc in matches)
             raise errors.MachineError(
-                f'VM {name} has the BMCs ' + ', '.join(
-                    bmc['metadata']['name'] for bmc in matches)
-                + '; name one of them')
+                f'VM {name} has the BMCs {names}; name one of them')
         return matches[0]
 
     def bmc(self, name: str) -> endpoint.Bmc:
@@ -104,14 +78,13 @@ class Session:
         :param name: its name, or that of its VM
         :raises: `errors.MachineError`
         """
-        from sushy_kubevirt.kube import objects
         from sushy_kubevirt.remote import endpoint
         live = self.find(name)
         bmc = endpoint.read(
             live, endpoint.finder(self.client, self.namespace))
-        if not objects.holds(live, 'Ready'):
-            show(f'warning: BMC {bmc.name} is not ready: '
-                 f'{endpoint.not_ready(live)}', sys.stderr)
+        if problem := endpoint.not_ready(live):
+            show(f'warning: BMC {bmc.name} is not ready: {problem}',
+                 sys.stderr)
         return bmc
 
     def redfish(self, name: str) -> bmc_redfish.Client:
@@ -145,17 +118,12 @@ def table(columns: abc.Sequence[str],
                          in zip(line, widths)).rstrip())
 
 
-def serialized(value: typing.Any, form: str) -> str:
-    """Write a value as ``json`` or ``yaml``.
-
-    :param form: also ``documents``, of YAML, for a list
-    """
+def serialized(value: object, form: str) -> str:
+    """Write a value as ``json`` or ``yaml``."""
     if form == 'json':
         return json.dumps(value, indent=4)
     import yaml
-    return yaml.safe_dump_all(
-        value if form == 'documents' else [value],
-        sort_keys=False).rstrip('\n')
+    return yaml.safe_dump(value, sort_keys=False).rstrip('\n')
 
 
 def add_name(parser: argparse.ArgumentParser) -> None:

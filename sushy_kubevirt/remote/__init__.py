@@ -1,3 +1,3 @@
 # SPDX-License-Identifier: Apache-2.0
 """The operator's BMCs as their users reach them: addresses, credentials,
-Redfish, directly or through the API server."""
+Redfish through the API server."""

@@ -70,6 +70,15 @@ class Bmc:
     name: str = ''
     namespace: str = ''
 
+    @property
+    def url(self) -> str:
+        """Root of Redfish's URLs, '' if it has none."""
+        if self.redfish_port:
+            return 'https://' + host_and_port(
+                self.address, self.redfish_port, 443)
+        return self.http_port and 'http://' + host_and_port(
+            self.address, self.http_port, 80) or ''
+
 
 #: Reads an object: resource, its name, name of the BMC that refers to it.
 Find: typing.TypeAlias = abc.Callable[
@@ -110,7 +119,7 @@ def read(live: objects.VirtualMachineBMC, find: Find) -> Bmc:
     name, status = live['metadata']['name'], live.get('status') or {}
     endpoints = status.get('endpoints') or {}
     if not endpoints.get('redfish') and not endpoints.get('ipmi'):
-        raise BmcUnavailable(name, not_ready(live))
+        raise BmcUnavailable(name, not_ready(live) or 'has no address')
     if not status.get('authSecret'):
         raise BmcUnavailable(name, 'has no Secret with credentials')
     secret = find(api_resources.SECRET, status['authSecret'], name)
@@ -157,12 +166,17 @@ def address(endpoints: objects.Json) -> str:
 
 
 def not_ready(live: objects.VirtualMachineBMC) -> str:
-    """Return why a BMC is not ready: reason and message of its condition."""
+    """Return why a BMC is not ready, '' if it is.
+
+    :returns: reason and message of its condition
+    """
     condition = objects.conditions_of(live).get('Ready')
-    if condition and condition['status'] != 'True':
-        return ': '.join(filter(None, (
-            condition.get('reason'), condition.get('message'))))
-    return 'the operator has not given it an address yet'
+    if condition is None or condition.get('observedGeneration', 0) < live[
+            'metadata'].get('generation', 0):
+        return 'the operator has not processed it yet'
+    if condition['status'] == 'True':
+        return ''
+    return f"{condition['reason']}: {condition.get('message', '')}"
 
 
 def host_and_port(host: str, port: int | None, default: int) -> str:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Redfish client of a BMC, directly or through the API server."""
+"""Redfish client of a BMC, through the API server."""
 
 from __future__ import annotations
 
@@ -46,48 +46,45 @@ _ADVICE = {
 
 
 class Client:
-    """Redfish of one BMC, by HTTPS with its authority's certificate verified,
-    or by HTTP if it serves nothing else.
+    """Redfish of one BMC through the API server, by HTTPS with its authority's
+    certificate verified, or by HTTP if it serves nothing else.
 
     :param bmc: with the name of its account
-    :param kubernetes: client to connect through; None to connect directly
+    :param kubernetes: client to connect through
+    :ivar ssl_context: None without TLS
+    :ivar server_name: the name that its certificate has to contain
+    :ivar headers: of requests that are not made by `request`, such as
+        WebSockets
     """
 
-    def __init__(self, bmc: endpoint.Bmc,
-                 kubernetes: client.Client | None = None) -> None:
+    def __init__(self, bmc: endpoint.Bmc, kubernetes: client.Client) -> None:
         self.bmc = bmc
         self._kubernetes = kubernetes
         self._forwarded: portforward.Connection | None = None
-        port = bmc.redfish_port or bmc.http_port
-        if port is None:
-            raise endpoint.BmcUnavailable(
-                bmc.name, 'does not serve Redfish: "redfish.enabled" is false')
-        #: None without TLS.
-        self.ssl_context: ssl.SSLContext | None = None
-        options: dict[str, typing.Any] = {}
-        kind: type[urllib3.HTTPConnectionPool] = urllib3.HTTPConnectionPool
-        if bmc.redfish_port:
-            self.ssl_context = ssl.create_default_context(cadata=bmc.ca)
-            options['ssl_context'] = self.ssl_context
-            kind = urllib3.HTTPSConnectionPool
-        #: The name that its certificate has to contain.
-        self.server_name = bmc.address if kubernetes is None else _inner(bmc)
-        self._pool = kind(self.server_name, port, timeout=_TIMEOUT,
-                          retries=_RETRIES, **options)
-        if kubernetes is not None:
-            connections: typing.Any = self._pool.ConnectionCls
-            setattr(self._pool, 'ConnectionCls', lambda *arguments, **more:
-                    _through(connections(*arguments, **more), self.dial))
-        #: Of requests that are not made by `request`, such as WebSockets.
+        if not bmc.url:
+            raise self.error('does not serve Redfish: "redfish.enabled" is '
+                             'false')
+        self.server_name = _inner(bmc)
         self.headers = urllib3.make_headers(
             basic_auth=f'{bmc.username}:{bmc.password}')
+        self.ssl_context: ssl.SSLContext | None = None
+        kind: type[urllib3.HTTPConnectionPool] = urllib3.HTTPConnectionPool
+        options: dict[str, typing.Any] = {}
+        if bmc.redfish_port:
+            self.ssl_context = ssl.create_default_context(cadata=bmc.ca)
+            kind = urllib3.HTTPSConnectionPool
+            options['ssl_context'] = self.ssl_context
+        self._pool = kind(self.server_name, timeout=_TIMEOUT,
+                          retries=_RETRIES, **options)
+        connections: typing.Any = self._pool.ConnectionCls
+        setattr(self._pool, 'ConnectionCls', lambda *arguments, **more:
+                _through(connections(*arguments, **more), self.dial))
 
     def dial(self) -> socket.socket:
         """Open a connection to the port of Redfish through the API server.
 
         :raises: `errors.MachineError`
         """
-        assert self._kubernetes is not None
         self._forwarded = forward.connect(
             self._kubernetes, self.bmc.namespace, self.bmc.name)
         self._forwarded.socket.settimeout(_CONNECT_SECONDS)
@@ -171,13 +168,7 @@ class Client:
         if self._forwarded is not None and self._forwarded.error:
             return f'its pod does not accept it: {self._forwarded.error}'
         cause = text.rpartition(': ')[2].strip(')"\' ') or text
-        where = endpoint.host_and_port(
-            self.server_name, self._pool.port, 443)
-        if self._kubernetes is not None:
-            return f'{where} does not answer: {cause}'
-        return (f'{where} cannot be reached from here: {cause}. An address of '
-                'a Service of type ClusterIP can be reached in the Kubernetes '
-                'cluster only')
+        return f'{self.server_name} does not answer: {cause}'
 
 
 def message(body: bytes) -> str:

@@ -39,4 +39,4 @@ class Power(base.Command, show.ShowOne):
         bmc = bmcs.require(
             node, bmcs.of_node(client, namespace, node), 'redfish')
         return ('Power',), (power.run(
-            bmc, None if action == STATUS else action, client),)
+            bmc, client, None if action == STATUS else action),)

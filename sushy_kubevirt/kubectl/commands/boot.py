@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 
 from sushy_kubevirt.kubectl import session as sessions
-from sushy_kubevirt.machine import boot
 
 EXAMPLES = """\
 kubectl bmc boot node-0
@@ -21,19 +20,12 @@ kubectl bmc boot node-0 none
 
 NONE, HTTP = 'none', 'http'
 
-#: Targets of the command line, and Redfish's.
-TARGETS = {'pxe': boot.Target.PXE, 'disk': boot.Target.HDD,
-           'cd': boot.Target.CD, 'usb': boot.Target.USB,
-           HTTP: boot.Target.UEFI_HTTP, NONE: boot.Target.NONE}
-
-_NAMES = {target.value: name for name, target in TARGETS.items()}
-
-#: Words for how long an override lasts, and Redfish's.
-_ENABLED = {'once': boot.Enabled.ONCE, 'always': boot.Enabled.CONTINUOUS}
-
-_DURATIONS = {value.value: word for word, value in _ENABLED.items()}
-
-_MODES = {'uefi': 'UEFI', 'legacy': 'Legacy'}
+#: Words of the command line, and Redfish's BootSourceOverrideTarget,
+#: BootSourceOverrideEnabled and BootSourceOverrideMode.
+TARGETS = {'pxe': 'Pxe', 'disk': 'Hdd', 'cd': 'Cd', 'usb': 'Usb',
+           HTTP: 'UefiHttp', NONE: 'None'}
+DURATIONS = {'once': 'Once', 'always': 'Continuous', NONE: 'Disabled'}
+MODES = {'uefi': 'UEFI', 'legacy': 'Legacy'}
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -46,12 +38,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument('url', metavar='URL', nargs='?',
                         help='image that "http" boots')
     duration = parser.add_mutually_exclusive_group()
-    duration.add_argument('--once', dest='duration', action='store_const',
-                          const='once', default='once',
-                          help='for the next start only (the default)')
-    duration.add_argument('--always', dest='duration', action='store_const',
-                          const='always', help='for all starts')
-    parser.add_argument('--mode', choices=_MODES,
+    for word, text in (('once', 'for the next start only (the default)'),
+                       ('always', 'for all starts')):
+        duration.add_argument(
+            f'--{word}', dest='duration', action='store_const', const=word,
+            default='once', help=text)
+    parser.add_argument('--mode', choices=MODES,
                         help="the VM's firmware, from its next start on")
 
 
@@ -61,15 +53,15 @@ def run(session: sessions.Session, options: argparse.Namespace) -> int:
         raise sessions.UsageError('URL goes with "http", and only with it')
     client = session.redfish(options.name)
     change = {}
-    if options.target == NONE:
-        change['BootSourceOverrideEnabled'] = boot.Enabled.DISABLED.value
-    elif options.target:
-        change['BootSourceOverrideTarget'] = TARGETS[options.target].value
-        change['BootSourceOverrideEnabled'] = _ENABLED[options.duration].value
+    if options.target:
+        change['BootSourceOverrideEnabled'] = DURATIONS[
+            NONE if options.target == NONE else options.duration]
+    if options.target not in (None, NONE):
+        change['BootSourceOverrideTarget'] = TARGETS[options.target]
     if options.url:
         change['HttpBootUri'] = options.url
     if options.mode:
-        change['BootSourceOverrideMode'] = _MODES[options.mode]
+        change['BootSourceOverrideMode'] = MODES[options.mode]
     if change:
         client.patch({'Boot': change})
     settings = client.get()['Boot']
@@ -88,9 +80,9 @@ def described(target: str, enabled: str, url: str = '') -> str:
     :param enabled: Redfish's ``BootSourceOverrideEnabled``
     :returns: such as ``pxe, once``
     """
-    if enabled == boot.Enabled.DISABLED.value:
+    if enabled == DURATIONS[NONE]:
         return NONE
-    name = _NAMES.get(target, target)
-    if name == HTTP:
-        name = f'{name} {url}'.strip()
-    return f'{name}, {_DURATIONS[enabled]}'
+    words = {value: word for words in (TARGETS, DURATIONS)
+             for word, value in words.items()}
+    return (words.get(target, target) + (f' {url}' if url else '')
+            + f', {words.get(enabled, enabled)}')

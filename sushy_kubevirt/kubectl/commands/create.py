@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Create a BMC for a VM, and wait until it is ready.
+"""Create or change the BMC of a VM, and wait until it is ready.
 
-The operator makes its account: "kubectl bmc credentials NAME" shows it.
+The operator makes its account: "kubectl bmc credentials NAME" shows it. Of a
+BMC that exists, only what options name is changed.
 Ctrl-C ends the wait; the BMC stays.
 """
 
@@ -23,11 +24,14 @@ kubectl bmc create node-0 --shared
 kubectl bmc create node-0 --dry-run=client -o yaml
 """
 
+#: Seconds between two requests while waiting.
+_POLL_SECONDS = 1
+
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument('vm', metavar='VM', help='name of the VM')
-    parser.add_argument('--name', metavar='NAME',
+    parser.add_argument('--name', metavar='NAME', dest='bmc',
                         help="name of the BMC (default: the VM's)")
     parser.add_argument('--secret', metavar='NAME',
                         help='Secret with username and password; without it, '
@@ -45,7 +49,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(session: sessions.Session, options: argparse.Namespace) -> int:
-    """Create the object, and wait."""
+    """Apply the object, and wait."""
     from sushy_kubevirt.kube import errors
     from sushy_kubevirt.operator import bmc_resources
     body = manifest(session.namespace, options)
@@ -53,18 +57,19 @@ def run(session: sessions.Session, options: argparse.Namespace) -> int:
     if options.dry_run == 'client':
         sessions.show(sessions.serialized(body, options.output or 'yaml'))
         return 0
+    target = bmc_resources.BMC, session.namespace
     try:
-        created = session.client.create(
-            bmc_resources.BMC, session.namespace, body)
-    except errors.Conflict as error:
-        raise errors.MachineError(
-            f'There is a BMC {name} already: see "kubectl bmc list"'
-        ) from error
+        live, change = session.client.create(*target, body), 'created'
+    except errors.Conflict:
+        before = session.client.get(*target, name)
+        live = session.client.patch(*target, name, {'spec': body['spec']})
+        change = ('configured' if live['metadata']['generation']
+                  != before['metadata']['generation'] else 'unchanged')
     if options.output:
-        sessions.show(sessions.serialized(created, options.output))
+        sessions.show(sessions.serialized(live, options.output))
     else:
-        sessions.show(f'virtualmachinebmc.bmc.kubevirt.io/{name} created')
-    _wait(session, created, options.timeout)
+        sessions.show(f'virtualmachinebmc.bmc.kubevirt.io/{name} {change}')
+    _wait(session, name, options.timeout)
     return 0
 
 
@@ -79,42 +84,26 @@ def manifest(namespace: str, options: argparse.Namespace) -> objects.Json:
     if options.host is not None:
         spec['bareMetalHost'] = {'enabled': options.host}
     return {'apiVersion': naming.API_VERSION, 'kind': naming.KIND,
-            'metadata': {'name': options.name or options.vm,
+            'metadata': {'name': options.bmc or options.vm,
                          'namespace': namespace}, 'spec': spec}
 
 
-def _wait(session: sessions.Session, bmc: objects.VirtualMachineBMC,
-          seconds: int) -> None:
+def _wait(session: sessions.Session, name: str, seconds: int) -> None:
     """Wait until a BMC is ready, and print what it waits for.
 
     :raises: `errors.MachineError`
     """
     from sushy_kubevirt.kube import errors
-    from sushy_kubevirt.kube import objects
     from sushy_kubevirt.operator import bmc_resources
     from sushy_kubevirt.remote import endpoint
-    name, told = bmc['metadata']['name'], ''
-    deadline = time.monotonic() + seconds
-    version = bmc['metadata']['resourceVersion']
-    while time.monotonic() < deadline:
-        watch = session.until(deadline).watch(
-            bmc_resources.BMC, session.namespace, version,
-            field_selector=f'metadata.name={name}')
-        try:
-            for kind, live in watch:
-                version = live['metadata']['resourceVersion']
-                if kind == 'BOOKMARK':
-                    continue
-                if kind == 'DELETED':
-                    raise errors.MachineError(f'BMC {name} was deleted')
-                if objects.holds(live, 'Ready'):
-                    sessions.show(f'BMC {name} is ready')
-                    return
-                if (text := endpoint.not_ready(live)) != told:
-                    told = text
-                    sessions.show(text, sys.stderr)
-        finally:
-            watch.stop()
-    raise errors.MachineError(
-        f'BMC {name} is not ready after {seconds} s: '
-        + (told or 'the operator does not answer; is it installed?'))
+    deadline, told = time.monotonic() + seconds, ''
+    while problem := endpoint.not_ready(session.client.get(
+            bmc_resources.BMC, session.namespace, name)):
+        if problem != told:
+            told = problem
+            sessions.show(problem, sys.stderr)
+        if time.monotonic() > deadline:
+            raise errors.MachineError(
+                f'BMC {name} is not ready after {seconds} s: {problem}')
+        time.sleep(_POLL_SECONDS)
+    sessions.show(f'BMC {name} is ready')

@@ -9,140 +9,116 @@ vmbmc.spec.service".
 from __future__ import annotations
 
 import argparse
+from collections import abc
+import dataclasses
+import json
 import shlex
-import typing
 
 from sushy_kubevirt.kubectl import session as sessions
-
-if typing.TYPE_CHECKING:
-    from sushy_kubevirt.remote import endpoint
 
 EXAMPLES = """\
 kubectl bmc credentials node-0
 kubectl bmc credentials node-0 -o ipmitool --show
 kubectl bmc credentials node-0 -o baremetalhost --show | kubectl apply -f -
+kubectl bmc credentials node-0 -o ironic --show > node-0.yaml
+    openstack baremetal create node-0.yaml
 """
 
-_SYSTEM = '/redfish/v1/Systems/1'
+SUMMARY, HOST, IPMITOOL = 'summary', 'baremetalhost', 'ipmitool'
+
+#: By client: how a value is quoted, and the text. The password is in no
+#: command's arguments, which every user of the host can list.
+FORMATS: dict[str, tuple[abc.Callable[[str], str], str]] = {
+    SUMMARY: (str, """\
+Address:   {address}
+Redfish:   {system}
+IPMI:      UDP port {ipmi_port}
+User name: {username}
+Password:  {password}
+CA:        ConfigMap {authority}"""),
+    'curl': (shlex.quote, """\
+{save_ca}printf '%s:%s' {username} {password} | \
+sed 's/["\\]/\\\\&/g; s/.*/user = "&"/' | curl --config - {cacert}{system}"""),
+    IPMITOOL: (shlex.quote, """\
+IPMI_PASSWORD={password} ipmitool -I lanplus -H {address} -p {ipmi_port} \
+-U {username} -E power status"""),
+    'ironic': (json.dumps, """\
+nodes:
+- name: {name}
+  driver: redfish
+  driver_info:
+    redfish_address: {url}
+    redfish_system_id: /redfish/v1/Systems/1
+    redfish_username: {username}
+    redfish_password: {password}
+    # A file on the host of ironic-conductor, with ca.crt of the ConfigMap
+    # that status.endpoints.redfish.certificateAuthority names.
+    redfish_verify_ca: {verify_ca}"""),
+    HOST: (json.dumps, """\
+apiVersion: v1
+kind: Secret
+metadata:
+  name: {host}
+stringData:
+  username: {username}
+  password: {password}
+---
+apiVersion: metal3.io/v1alpha1
+kind: BareMetalHost
+metadata:
+  name: {name}
+spec:
+  online: false
+  bmc:
+    address: {metal3}
+    credentialsName: {host}
+    # Metal3 has no CA for each host.
+    disableCertificateVerification: {unverified}"""),
+}
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     sessions.add_name(parser)
-    parser.add_argument('-o', '--output', choices=_FORMATS,
-                        help='for which client; without it, a summary')
+    parser.add_argument('-o', '--output', choices=FORMATS, default=SUMMARY,
+                        help='for which client (default: %(default)s)')
     parser.add_argument('--show', action='store_true',
                         help='print the password')
 
 
 def run(session: sessions.Session, options: argparse.Namespace) -> int:
     """Print the input for a client."""
+    from sushy_kubevirt.remote import endpoint
+    from sushy_kubevirt.remote import redfish
     bmc = session.bmc(options.name)
-    if options.show:
-        password = shlex.quote(bmc.password)
-    else:
-        password = (
-            f'"$(kubectl get secret {shlex.quote(bmc.secret)} --namespace '
-            f'{shlex.quote(bmc.namespace)} '
-            "--output jsonpath='{.data.password}' | base64 --decode)\"")
-    make = _FORMATS[options.output] if options.output else _summary
-    sessions.show(make(bmc, password, options.show))
-    return 0
-
-
-def _url(bmc: endpoint.Bmc, scheme: str = '') -> str:
-    from sushy_kubevirt.remote import endpoint
-    own = 'https' if bmc.redfish_port else 'http'
-    return f'{scheme or own}://' + endpoint.host_and_port(
-        bmc.address, bmc.redfish_port or bmc.http_port,
-        443 if bmc.redfish_port else 80)
-
-
-def _serves(bmc: endpoint.Bmc, protocol: str, port: int | None) -> None:
-    from sushy_kubevirt.remote import endpoint
-    if port is None:
+    protocol = 'IPMI' if options.output == IPMITOOL else 'Redfish'
+    if options.output != SUMMARY and not (
+            bmc.ipmi_port if protocol == 'IPMI' else bmc.url):
         raise endpoint.BmcUnavailable(
             bmc.name, f'does not serve {protocol}: see spec of "kubectl get '
             'vmbmc -o yaml"')
-
-
-def _ca(bmc: endpoint.Bmc) -> str:
-    return '' if not bmc.authority else (
-        f'kubectl get configmap {shlex.quote(bmc.authority)} --namespace '
-        f'{shlex.quote(bmc.namespace)} '
-        "--output jsonpath='{.data.ca\\.crt}' > ca.crt\n")
-
-
-def _summary(bmc: endpoint.Bmc, password: str, show: bool) -> str:
-    lines = [f'Address:   {bmc.address}']
-    if bmc.redfish_port or bmc.http_port:
-        lines.append(f'Redfish:   {_url(bmc)}{_SYSTEM}')
-    if bmc.ipmi_port:
-        lines.append(f'IPMI:      UDP port {bmc.ipmi_port}')
-    lines += [f'User name: {bmc.username}',
-              'Password:  ' + (bmc.password if show else
-                               f'in Secret {bmc.secret}; --show prints it')]
+    quote, template = FORMATS[options.output]
+    system = bmc.url and bmc.url + redfish.SYSTEM
+    values = {name: quote(str(value or '<none>')) for name, value in {
+        **dataclasses.asdict(bmc), 'url': bmc.url, 'system': system,
+        'host': f'{bmc.name}-host', 'metal3': system.replace(
+            'https', 'redfish-virtualmedia', 1).replace(
+            'http:', 'redfish-virtualmedia+http:', 1)}.items()}
+    values.update(
+        save_ca='', cacert='', verify_ca='true', unverified='false')
     if bmc.authority:
-        lines.append(f'CA:        ConfigMap {bmc.authority}, ca.crt')
-    return '\n'.join(lines)
-
-
-def _curl(bmc: endpoint.Bmc, password: str, show: bool) -> str:
-    _serves(bmc, 'Redfish', bmc.redfish_port or bmc.http_port)
-    ca = '--cacert ca.crt ' if bmc.authority else ''
-    # By its standard input, as every user can list arguments of processes.
-    return (f"{_ca(bmc)}printf '%s:%s' {shlex.quote(bmc.username)} {password} "
-            '| sed \'s/["\\]/\\\\&/g; s/.*/user = "&"/\' '
-            f'| curl --config - {ca}{shlex.quote(_url(bmc) + _SYSTEM)}')
-
-
-def _ipmitool(bmc: endpoint.Bmc, password: str, show: bool) -> str:
-    _serves(bmc, 'IPMI', bmc.ipmi_port)
-    return (f'IPMI_PASSWORD={password} ipmitool -I lanplus -H '
-            f'{shlex.quote(bmc.address)} -p {bmc.ipmi_port} '
-            f'-U {shlex.quote(bmc.username)} -E power status')
-
-
-def _ironic(bmc: endpoint.Bmc, password: str, show: bool) -> str:
-    values = {'redfish_address': _url(bmc), 'redfish_system_id': _SYSTEM,
-              'redfish_username': bmc.username}
-    if bmc.authority:
-        # On the host of ironic-conductor.
-        values['redfish_verify_ca'] = '/etc/ironic/ca.crt'
-    driver = 'redfish'
-    if not (bmc.redfish_port or bmc.http_port):
-        driver = 'ipmi'
-        values = {'ipmi_address': bmc.address, 'ipmi_port': str(bmc.ipmi_port),
-                  'ipmi_username': bmc.username}
-    options = [f'--driver-info {key}={shlex.quote(value)}'
-               for key, value in values.items()]
-    return (f'{_ca(bmc)}openstack baremetal node create --name '
-            f'{shlex.quote(bmc.name)} --driver {driver} ' + ' '.join(options)
-            + f' --driver-info {driver}_password={password}')
-
-
-def _host(bmc: endpoint.Bmc, password: str, show: bool) -> str:
-    secret: dict[str, object] = {
-        'apiVersion': 'v1', 'kind': 'Secret',
-        'metadata': {'name': f'{bmc.name}-host'},
-        'stringData': {'username': bmc.username,
-                       'password': bmc.password if show else
-                       f'that of Secret {bmc.secret}: use --show'}}
-    address: dict[str, object] = {
-        'address': _url(bmc, 'redfish-virtualmedia'
-                        if bmc.redfish_port else 'redfish-virtualmedia+http')
-        + _SYSTEM}
-    if not (bmc.redfish_port or bmc.http_port):
-        address['address'] = f'ipmi://{bmc.address}:{bmc.ipmi_port}'
-    address['credentialsName'] = f'{bmc.name}-host'
-    if bmc.authority:
-        # Metal3 has no CA for each host.
-        address['disableCertificateVerification'] = True
-    return sessions.serialized([secret, {
-        'apiVersion': 'metal3.io/v1alpha1', 'kind': 'BareMetalHost',
-        'metadata': {'name': bmc.name},
-        'spec': {'online': False, 'bmc': address}}], 'documents')
-
-
-_FORMATS = {'curl': _curl, 'ipmitool': _ipmitool, 'ironic': _ironic,
-            'baremetalhost': _host}
+        values.update(
+            save_ca='kubectl get configmap {authority} --namespace {namespace}'
+            " --output jsonpath='{{.data.ca\\.crt}}' > ca.crt\n".format(
+                **values), cacert='--cacert ca.crt ',
+            verify_ca='/etc/ironic/ca.crt', unverified='true')
+    if not options.show:
+        values['password'] = quote(
+            f'in Secret {bmc.secret}; --show prints it')
+        if quote is shlex.quote:
+            values['password'] = (
+                '"$(kubectl get secret {secret} --namespace {namespace} '
+                "--output jsonpath='{{.data.password}}' | base64 --decode)\""
+            ).format(**values)
+    sessions.show(template.format(**values))
+    return 0

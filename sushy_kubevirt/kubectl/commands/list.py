@@ -102,8 +102,8 @@ def row(bmc: objects.VirtualMachineBMC, vms: _Objects, vmis: _Objects
                    or power_state.problem(state)
                    or power_state.impairment(state.vmi)
                    or power_state.reconcile_error(vm))
-    if not objects.holds(bmc, 'Ready'):
-        reason, colon, text = endpoint.not_ready(bmc).partition(': ')
+    if not_ready := endpoint.not_ready(bmc):
+        reason, colon, text = not_ready.partition(': ')
         values.update(health=reason if colon else 'NotReady',
                       reason=text or reason)
     elif problem:

@@ -17,7 +17,6 @@ from sushy_kubevirt.kubectl import session as sessions
 
 if typing.TYPE_CHECKING:
     from sushy_kubevirt.kube import objects
-    from sushy_kubevirt.remote import redfish
 
 EXAMPLES = """\
 kubectl bmc power node-0
@@ -56,37 +55,28 @@ def run(session: sessions.Session, options: argparse.Namespace) -> int:
     client = session.redfish(options.name)
     system = client.get()
     if options.action != STATUS:
-        before = system
         reset_type, state = ACTIONS[options.action]
+        before = system.get('LastResetTime')
         client.reset(reset_type)
         system = client.get()
-        if options.wait:
-            restarted = options.action in _RESTARTS
-            deadline = time.monotonic() + options.timeout
-            while system['PowerState'] != state or restarted and (
-                    system.get('LastResetTime') == before.get(
-                        'LastResetTime')):
-                _check(client, system, options, deadline)
-                time.sleep(_POLL_SECONDS)
-                system = client.get()
+        deadline = time.monotonic() + options.timeout
+        while options.wait and (
+                system['PowerState'] != state or options.action in _RESTARTS
+                and system.get('LastResetTime') == before):
+            problem = '\n'.join(_conditions(system))
+            if time.monotonic() > deadline:
+                raise client.error(
+                    problem or f'it is {system["PowerState"]} after '
+                    f'{options.timeout} s. A guest may ignore "shutdown", not '
+                    '"off"')
+            if system.get('Status', {}).get('Health') == 'Critical':
+                raise client.error(problem)
+            time.sleep(_POLL_SECONDS)
+            system = client.get()
     sessions.show(system['PowerState'])
     for text in _conditions(system):
         sessions.show(text, sys.stderr)
     return 0
-
-
-def _check(client: redfish.Client, system: objects.Json,
-           options: argparse.Namespace, deadline: float) -> None:
-    """Raise an error if waiting is in vain or has taken too long."""
-    problem = ' '.join(_conditions(system))
-    if time.monotonic() > deadline:
-        problem = problem or f'it is {system["PowerState"]} after ' \
-            f'{options.timeout} s' + ('' if options.action != 'shutdown' else
-                                      ': the guest may ignore it; "off" does '
-                                      'not ask it')
-    elif system.get('Status', {}).get('Health') != 'Critical':
-        return
-    raise client.error(problem)
 
 
 def _conditions(system: objects.Json) -> list[str]:

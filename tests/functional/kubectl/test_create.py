@@ -20,8 +20,22 @@ class CreateTestCase(kubectl_case.KubectlCase):
             'virtualmachinebmc.bmc.kubevirt.io/box created\n'
             'BMC box is ready\n', self.plugin('create', 'box'))
         self.assertEqual('On\n', self.plugin('power', 'box', 'on', '--wait'))
-        self.assertIn('There is a BMC box already',
-                      self.refusal('create', 'box'))
+
+    def test_again(self):
+        """What exists is changed only as far as options say."""
+        self.vm('box')
+        for words, change, placement in (
+                ((), 'created', None), ((), 'unchanged', None),
+                (('--shared',), 'configured', 'Shared'),
+                ((), 'unchanged', 'Shared')):
+            self.assertEqual(
+                f'virtualmachinebmc.bmc.kubevirt.io/box {change}\n'
+                'BMC box is ready\n', self.plugin('create', 'box', *words))
+            self.assertEqual(placement, self.kubectl.get('vmbmc', 'box')[
+                'spec'].get('placement'))
+        self.vm('other')
+        self.assertIn('the virtual machine cannot be changed', self.refusal(
+            'create', 'other', '--name', 'box'))
 
     def test_options(self):
         self.vm('box')

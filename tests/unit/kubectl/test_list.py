@@ -46,4 +46,4 @@ class RowTestCase(base.BaseTestCase):
         self.assertEqual(('vms/a', '', ''), (
             row['vm'], row['power'], row['address']))
         self.assertEqual('NotReady', row['health'])
-        self.assertIn('has not given it an address', row['reason'])
+        self.assertIn('has not processed it yet', row['reason'])

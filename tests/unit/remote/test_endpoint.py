@@ -9,6 +9,7 @@ import shlex
 import subprocess
 
 from oslotest import base
+import yaml
 
 from sushy_kubevirt.kubectl.commands import credentials
 from sushy_kubevirt.remote import endpoint
@@ -35,6 +36,18 @@ class CertificateTestCase(base.BaseTestCase):
             self.assertEqual((ca, ''), (bmc.ca, bmc.authority))
 
 
+class ReadyTestCase(base.BaseTestCase):
+
+    def test_status_of_another_generation(self):
+        condition = {'type': 'Ready', 'status': 'True',
+                     'observedGeneration': 1}
+        live = {'metadata': {'generation': 1},
+                'status': {'conditions': [condition]}}
+        self.assertEqual('', endpoint.not_ready(live))
+        live['metadata']['generation'] = 2
+        self.assertIn('not processed it yet', endpoint.not_ready(live))
+
+
 class ShellTestCase(base.BaseTestCase):
 
     def output(self, form, **fields):
@@ -52,13 +65,25 @@ class ShellTestCase(base.BaseTestCase):
 
     def test_no_text_becomes_a_command(self):
         evil = 'x; $(reboot) `reboot` \'"'
-        for form in 'curl', 'ipmitool', 'ironic':
+        for form in 'curl', 'ipmitool':
             words = shlex.split(self.output(
                 form, address=evil, username=evil, password=evil, secret=evil,
                 authority=evil, name=evil, namespace=evil))
             # As one word, or within it.
             self.assertTrue(any(evil in word for word in words), form)
             self.assertNotIn('$(reboot)', words, form)
+
+    def test_no_text_becomes_a_field(self):
+        evil = 'x"\nkind: Other\n\x1b[1m\\'
+        for form in 'ironic', 'baremetalhost':
+            text = self.output(form, address='a', username=evil,
+                               password=evil, name=evil)
+            self.assertNotIn('\x1b', text)
+            documents = list(yaml.safe_load_all(text))
+            values = documents[0].get('stringData') or documents[0]['nodes'][
+                0]['driver_info']
+            self.assertEqual(2, sum(value == evil for value
+                                    in values.values()), form)
 
     def test_password_in_a_file_of_curl(self):
         text = self.output('curl', address='a', username='admin',

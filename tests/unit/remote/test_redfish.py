@@ -33,7 +33,7 @@ class MessageTestCase(base.BaseTestCase):
 
     def test_bmc_without_redfish(self):
         self.assertRaises(endpoint.BmcUnavailable, redfish.Client,
-                          endpoint.Bmc('10.0.0.1', redfish_port=None))
+                          endpoint.Bmc('10.0.0.1', redfish_port=None), None)
 
     def test_name_of_the_certificate(self):
         for bmc, name in (
