@@ -60,7 +60,7 @@ class PortForwardTestCase(base.BaseTestCase):
             connection.Connection(lambda: connection.Access(
                 url, authorization=words.pop(0))), call, 'test', 10)
         self.addCleanup(result.socket.close)
-        result.socket.settimeout(5)
+        result.socket.settimeout(20)
         return result
 
     def receive(self, forwarded, length):
@@ -100,16 +100,19 @@ class PortForwardTestCase(base.BaseTestCase):
         forwarded = self.connect(refuse)
         self.assertEqual(b'', forwarded.socket.recv(1))
         self.assertEqual('cannot connect to 8443', forwarded.error)
-        self.assertTrue(closed.wait(5))
+        self.assertTrue(closed.wait(20))
 
     def test_end_of_either_side(self):
-        closed = threading.Event()
+        begun, closed = threading.Event(), threading.Event()
 
         def serve(socket):
+            begun.set()
             list(socket)
             closed.set()
-        self.connect(serve).socket.close()
-        self.assertTrue(closed.wait(5))
+        forwarded = self.connect(serve)
+        self.assertTrue(begun.wait(20))
+        forwarded.socket.close()
+        self.assertTrue(closed.wait(20))
         forwarded = self.connect(lambda socket: socket.send(b'\0end'))
         self.assertEqual(b'end', forwarded.socket.recv(10))
         self.assertEqual(b'', forwarded.socket.recv(10))
