@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 from collections import abc
 import importlib
+import os
 import sys
 import textwrap
 import typing
@@ -90,11 +91,14 @@ def main(arguments: abc.Sequence[str] | None = None) -> int:
     try:
         status: int = _command(options.command).run(
             sessions.Session(options), options)
+        sys.stdout.flush()
         return status
     except sessions.UsageError as error:
         top.error(str(error))
     except BrokenPipeError:
-        raise
+        # Nobody reads on, as after "| head"; nor what Python flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
     except (errors.MachineError, OSError) as error:
         text = f'{NAME}: {error}'
         if isinstance(error, errors.AccessDenied):

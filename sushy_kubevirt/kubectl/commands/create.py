@@ -62,7 +62,8 @@ def run(session: sessions.Session, options: argparse.Namespace) -> int:
         live, change = session.client.create(*target, body), 'created'
     except errors.Conflict:
         before = session.client.get(*target, name)
-        live = session.client.patch(*target, name, {'spec': body['spec']})
+        live = session.client.patch(*target, name, {
+            'spec': _spelled_as(before, body['spec'])})
         change = ('configured' if live['metadata']['generation']
                   != before['metadata']['generation'] else 'unchanged')
     if options.output:
@@ -86,6 +87,14 @@ def manifest(namespace: str, options: argparse.Namespace) -> objects.Json:
     return {'apiVersion': naming.API_VERSION, 'kind': naming.KIND,
             'metadata': {'name': options.bmc or options.vm,
                          'namespace': namespace}, 'spec': spec}
+
+
+def _spelled_as(bmc: objects.VirtualMachineBMC, spec: objects.Json
+                ) -> objects.Json:
+    """Return a spec with KubeVirtBMC's names of fields if a BMC has these."""
+    suffix = 'Ref' if (bmc.get('spec') or {}).get('virtualMachineRef') else ''
+    return {name + suffix if name in ('virtualMachine', 'authSecret')
+            else name: value for name, value in spec.items()}
 
 
 def _wait(session: sessions.Session, name: str, seconds: int) -> None:

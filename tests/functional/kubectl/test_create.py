@@ -37,6 +37,16 @@ class CreateTestCase(kubectl_case.KubectlCase):
         self.assertIn('the virtual machine cannot be changed', self.refusal(
             'create', 'other', '--name', 'box'))
 
+    def test_again_in_the_spelling_of_kubevirtbmc(self):
+        self.vm('box')
+        self.kubectl.apply({
+            'apiVersion': 'bmc.kubevirt.io/v1beta1',
+            'kind': 'VirtualMachineBMC', 'metadata': {'name': 'box'},
+            'spec': {'virtualMachineRef': {'name': 'box'}}})
+        for words, change in ((), 'unchanged'), (('--shared',), 'configured'):
+            self.assertIn(f'box {change}\n',
+                          self.plugin('create', 'box', *words))
+
     def test_options(self):
         self.vm('box')
         self.plugin('create', 'box', '--name', 'other', '--shared',

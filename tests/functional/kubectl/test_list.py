@@ -57,3 +57,9 @@ class ListTestCase(kubectl_case.KubectlCase):
     def test_nothing(self):
         self.assertEqual(f'No BMC in {self.namespace}.\n', self.plugin('list'))
         self.assertEqual('[]\n', self.plugin('list', '-o', 'json'))
+
+    def test_output_that_nobody_reads(self):
+        self.vm('box')
+        listing = self.start('list')
+        listing.stdout.close()
+        self.assertEqual((1, b''), (listing.wait(60), listing.stderr.read()))
