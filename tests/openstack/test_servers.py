@@ -220,7 +220,7 @@ class ServersTestCase(case.OpenstackTestCase):
                     if one.instance_id == server.id)
         self.assertRegex(said, rf'\| {node.name} .* active +\| {server.id}')
         self.assertIn(f'arguments: console {node.name}\n', said)
-        self.assertIn('[terminated ipmitool]', said)
+        self.assertIn('Connected to the BMC of ', said)
         self.until('console', lambda: qemu.ISO in self.sandbox.request(
             'GET', f'/sandbox/guests/{self.namespace}/{node.name}/console'
         ).text, True, 300)

@@ -36,7 +36,7 @@ _COLLECTIONS = (
 
 # Matches the names of those objects: namespaces of tests of the operator, and
 # what the manifests contain.
-_NAMES = re.compile(r'n-[0-9a-f]{8}|(sushy-kubevirt|virtbmc)-.*|'
+_NAMES = re.compile(r'n-[0-9a-f]{8}|(sushy-kubevirt|virtbmc)-.*|bmc-user|'
                     r'virtualmachinebmcs\.bmc\.kubevirt\.io')
 _BMCS = '/apis/bmc.kubevirt.io/v1beta1/virtualmachinebmcs'
 

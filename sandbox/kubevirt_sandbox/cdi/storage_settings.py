@@ -116,7 +116,7 @@ def profile_status(storage_class, spec):
         modes = volumes.modes_of(storage_class)
         sets = [{'accessModes': ['ReadWriteOnce' if 'ReadWriteOnce' in modes
                                  else modes[0]],
-                 'volumeMode': 'Filesystem'}]
+                 'volumeMode': mode} for mode in ('Filesystem', 'Block')]
     status = {'storageClass': storage_class['metadata']['name'],
               'provisioner': provisioner, 'cloneStrategy': 'copy'}
     return {**status, 'claimPropertySets': sets} if sets else status

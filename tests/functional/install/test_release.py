@@ -33,6 +33,7 @@ NEEDS_SANDBOX = given_cluster.needs_sandbox('a cluster of its own')
 INSTALLED = {
     'etc/sushy-emulator/': 'etc/sushy-kubevirt/',
     'etc/virtualbmc/': 'etc/sushy-kubevirt/',
+    'etc/virtualpdu/': 'etc/sushy-kubevirt/',
     'etc/bifrost/': 'etc/sushy-kubevirt/bifrost/',
     'etc/cluster/': 'etc/sushy-kubevirt/cluster/',
     'etc/kubernetes/': 'etc/sushy-kubevirt/kubernetes/',
@@ -42,7 +43,7 @@ INSTALLED = {
 COMMANDS = ('sushy-kubevirt-bmc', 'sushy-kubevirt-cluster',
             'sushy-kubevirt-ipmi', 'sushy-kubevirt-operator',
             'sushy-kubevirt-redfish', 'vbmcd-kubevirt', 'sushy-emulator',
-            'vbmc')
+            'vbmc', 'virtualpdu-kubevirt')
 
 
 def run(*words, cwd=None, code=0, **env):

@@ -47,15 +47,18 @@ class MediaTestCase(kubectl_case.KubectlCase):
         self.assertEqual('Empty', self.device('usb')[1])
 
     def test_progress_in_a_terminal(self):
+        """And a medium that is ejected before it is complete."""
         server = self.useFixture(file_servers.Server(
             file_servers.image(b'x' * 5000)))
         self.addCleanup(self.sandbox.request, 'DELETE', '/sandbox/imports')
         self.sandbox.request('POST', '/sandbox/imports', {
-            'url': server.url + '/slow.iso', 'rate': 1000})
+            'url': server.url + '/slow.iso', 'rate': 50})
         started = self.terminal('media', 'box', 'insert',
                                 server.url + '/slow.iso')
         started.wait(rb'\r\x1b\[KImport \d+ %\r\x1b\[KImport \d+ %')
-        self.assertEqual(0, started.wait_end(), started.output)
+        self.plugin('media', 'box', 'eject')
+        started.wait(b'The medium was ejected meanwhile')
+        self.assertEqual(1, started.wait_end(), started.output)
 
     def test_password_and_certificate(self):
         server = image_server.ImageServer
