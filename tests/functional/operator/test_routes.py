@@ -45,7 +45,7 @@ class RouteTestCase(access_case.AccessTestCase):
         host = f'box-virtbmc-{self.namespace}.apps.sandbox.test'
         self.assertEqual({'host': host, 'url': f'https://{host}{SYSTEM}'},
                          bmc.status['endpoints']['route'])
-        self.assertIn(host, self.kubectl('get', 'vmbmc'))
+        self.assertIn(host, self.kubectl('get', 'vmbmc', '-o', 'wide'))
         # curl verifies the certificate of the BMC for the host.
         self.until('power', lambda: self.asks(bmc, bmc.ca_file()), 'Off')
         bmc.ipmi('power', 'on')
