@@ -96,7 +96,7 @@ def main(arguments: abc.Sequence[str] | None = None) -> int:
     except sessions.UsageError as error:
         top.error(str(error))
     except BrokenPipeError:
-        # Nobody reads on, as after "| head"; nor what Python flushes at exit.
+        # The reader, such as head, has ended; Python flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except (errors.MachineError, OSError) as error:

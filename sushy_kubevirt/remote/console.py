@@ -251,6 +251,6 @@ def _raw_mode() -> abc.Iterator[None]:
         tty.setraw(_STDIN)      # discards what was typed before
         yield
     finally:
-        # Not when its output has been read: nobody may read it.
+        # TCSADRAIN would wait for output that a stopped terminal keeps.
         termios.tcsetattr(_STDIN, termios.TCSANOW, before)
         sys.stderr.write('\n')
