@@ -37,7 +37,7 @@ class PowerState(enum.Enum):
 
     POWERING_OFF = 'PoweringOff'
     """The VMI is being stopped, possibly for a restart, or KubeVirt has not
-    processed a stop yet."""
+    processed a stop, or the end of the guest, yet."""
 
     PAUSED = 'Paused'
     """The guest's vCPUs are paused."""
@@ -151,8 +151,12 @@ IO_ERROR = 'PausedIOError'
 #: ``status.reason`` of a VMI whose node does not respond; `Problem.reason`.
 NODE_LOST = 'NodeUnresponsive'
 
-#: Values of ``printableStatus`` that only a VM with a VMI has.
-_OF_A_VMI = ('Running', 'ErrorPvcNotFound', 'ErrorUnschedulable',
+#: Values of ``printableStatus`` that only a VM with a VMI in phase ``Running``
+#: has.
+_OF_A_GUEST = 'Running', 'Paused'
+
+#: Those that only a VM with a VMI has.
+_OF_A_VMI = (*_OF_A_GUEST, 'ErrorPvcNotFound', 'ErrorUnschedulable',
              'ErrImagePull', 'ImagePullBackOff')
 
 #: The kubelet alternates between these while it repeats a download.
@@ -179,6 +183,11 @@ def of(state: vm_state.VmState) -> PowerState:
                 and run_strategy.of(vm) != run_strategy.HALTED):
             return PowerState.POWERING_ON
         if unseen or status in ('Starting', 'Stopping') and unknown:
+            return PowerState.POWERING_OFF
+        # The end of a VMI may be delivered before the restart that caused it.
+        if (status in _OF_A_GUEST and vm_state.vmi_seen(vm)
+                and not vm_state.requests(vm)
+                and run_strategy.of(vm) != run_strategy.HALTED):
             return PowerState.POWERING_OFF
         return PowerState.OFF
     if state.stopping():

@@ -235,6 +235,31 @@ class RestartTestCase(machine_case.MachineTestCase):
             self.until('no annotations',
                        lambda: not self.annotations(machine.name))
 
+    def test_restart_that_is_delivered_after_the_end_of_the_vmi(self):
+        """A BMC that only watches, and whose watch of VMs is behind."""
+        bmc = self.bmc()
+        history = power_history.History(bmc)
+        for strategy in 'RerunOnFailure', 'Manual':
+            machine = self.machine(strategy, bmc, off=False)
+            uid = self.uid(machine.name)
+            self.until('status', lambda: machine.state().vm['status'][
+                'printableStatus'] == 'Running')
+            history.clear()
+            self.sandbox.fault('hang', verb='WATCH',
+                               where='/virtualmachines$')
+            self.sandbox.fault('break', verb='WATCH',
+                               where='/virtualmachines$')
+            self.until('silent watch', lambda: self.fault_hits()[0])
+            self.sandbox.do(machine.name, 'restart')
+            self.sandbox.wait_running(machine.name, other_than=uid)
+            self.until('next VMI', lambda: machine.running_uid()
+                       not in (None, uid))
+            self.becomes(machine, ON)
+            self.sandbox.clear_faults()
+            self.assertEqual([DOWN, UP, ON],
+                             history.states(machine.name)[-3:])
+            self.assertNotIn(OFF, history.states(machine.name))
+
     def test_restart_applies_pending_changes(self):
         machine = self.machine('Always', off=False)
         self.sandbox.patch('virtualmachines', machine.name, [{

@@ -198,19 +198,38 @@ class StateTestCase(base.BaseTestCase):
         """The end of a VMI is delivered before the status that counts none.
         """
         for strategy in 'Halted', 'Manual':
-            for status in ('Running', 'Stopping', 'Stopped',
+            for status in ('Stopping', 'Stopped',
                            'ErrorPvcNotFound', 'ErrorUnschedulable',
-                           *(['Starting'] if strategy == 'Halted' else [])):
+                           *(['Starting', 'Running', 'Paused']
+                             if strategy == 'Halted' else [])):
                 vm = fakes.vm(strategy, printableStatus=status)
                 self.assertIs(OFF, power_of(
                     vm, fakes.vmi('Failed', deleting=True)))
                 self.assertIs(OFF, power_of(vm, None, True))
+
+    def test_end_of_a_guest_before_its_cause_was_delivered(self):
+        """The next version of the VM tells whether it is restarted."""
+        for strategy in 'Manual', 'RerunOnFailure':
+            for status in 'Running', 'Paused':
+                for state in (
+                        (fakes.vmi('Succeeded'),),
+                        (fakes.vmi('Succeeded', deleting=True),),
+                        (None, True)):
+                    vm = fakes.vm(strategy, printableStatus=status)
+                    self.assertIs(DOWN, power_of(vm, *state))
+                    vm['status']['stateChangeRequests'] = [fakes.STOP]
+                    self.assertIs(OFF, power_of(vm, *state))
+                    vm['status']['stateChangeRequests'].append(fakes.START)
+                    self.assertIs(UP, power_of(vm, *state))
+                    vm = fakes.vm(strategy, printableStatus='Stopped')
+                    self.assertIs(OFF, power_of(vm, *state))
 
     def test_vmi_that_was_not_delivered(self):
         for strategy, status, state in (
                 ('Halted', 'Starting', DOWN), ('Halted', 'Stopping', DOWN),
                 ('Manual', 'Starting', UP), ('Manual', 'Stopping', DOWN),
                 ('Halted', 'Running', DOWN), ('Manual', 'Running', UP),
+                ('Halted', 'Paused', DOWN), ('Manual', 'Paused', UP),
                 *((strategy, status, state)
                   for strategy, state in (('Halted', DOWN), ('Manual', UP))
                   for status in ('ErrorPvcNotFound', 'ErrorUnschedulable',
