@@ -68,7 +68,8 @@ PLATFORMS = 'x86_64-manylinux_2_36', 'aarch64-manylinux_2_36'
 # What product and sandbox run with; bindep and uv are tools/bootstrap's.
 _RUN_TIME = ('-r requirements.txt', './sandbox[testing]',
              '-r tools/requirements.txt')
-_TESTS = (*_RUN_TIME, '.[cluster,pdu]', '-r test-requirements.txt',
+_EXTRAS = '.[auth-provider,cluster,pdu]'
+_TESTS = (*_RUN_TIME, _EXTRAS, '-r test-requirements.txt',
           '-r doc/requirements.txt')
 
 # For each Python that the project supports, on each platform.
@@ -105,7 +106,7 @@ def _hashed(path: str, names: tuple[str, ...], *options: str) -> Lock:
 LOCKS = (
     Lock('test-constraints.txt', _TESTS, _UNIVERSAL),
     Lock('constraints.txt', _RUN_TIME, _PART),
-    Lock(UNIT_TESTS[0], (*_RUN_TIME, '.[cluster,pdu]', *UNIT_TESTS[1]), _PART),
+    Lock(UNIT_TESTS[0], (*_RUN_TIME, _EXTRAS, *UNIT_TESTS[1]), _PART),
     *(_hashed(f'images/{image}/requirements.txt', names, *(
         word for name in sorted(UNUSED) for word in (
             '--no-emit-package', name)))

@@ -44,7 +44,7 @@ class SharedConnection:
         """
         with self._lock:
             if self._connection is None:
-                # Reading a kubeconfig starts a process.
+                # Reading a kubeconfig may start an exec plugin.
                 if (self._failure is not None and
                         time.monotonic() < self._failed_at + RETRY_SECONDS):
                     raise self._failure

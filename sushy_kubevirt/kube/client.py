@@ -467,12 +467,11 @@ class Client:
         while True:
             if method != 'GET':
                 self._before_write()
-            authorization = {'Authorization': access.authorization
-                             } if access.authorization else {}
             try:
                 response = self._pools.get(access).urlopen(
                     method, access.server + url, body=data,
-                    headers={**headers, **authorization}, retries=False,
+                    headers=urllib3.HTTPHeaderDict(
+                        [*headers.items(), *access.headers]), retries=False,
                     redirect=False, timeout=timeout, preload_content=False)
             except (urllib3.exceptions.HTTPError, OSError) as e:
                 error = self._connection_failed(call, access, e)

@@ -37,8 +37,8 @@ DEFAULT_KUBECONFIG = '~/.kube/config'
 TOKEN_SECONDS = 10
 
 #: Shortest pause between two renewals of credentials, in seconds; doubled up
-#: to the longest while renewals return the same credentials. Each renewal
-#: starts a child process (`kubeconfig`). `Connection.renew` limits them by
+#: to the longest while renewals return the same credentials. A renewal may
+#: start an exec plugin (`exec_plugin`). `Connection.renew` limits them by
 #: comparing two times; the ``limits`` package would add 12.3 MiB (PSS) and
 #: 0.2 s for that.
 RENEW_SECONDS = 5
@@ -76,6 +76,8 @@ class Access:
     proxy: str | None = dataclasses.field(default=None, repr=False)
     tls_server_name: str | None = None
     insecure: bool = False
+    #: Headers by which the user acts as another one.
+    impersonation: tuple[tuple[str, str], ...] = ()
     expiry: float | None = None
     namespace: str | None = None
     context: str | None = None
@@ -86,18 +88,32 @@ class Access:
         return (self.server, self.ca, self.cert, self.key, self.proxy,
                 self.tls_server_name, self.insecure)
 
+    @property
+    def headers(self) -> list[tuple[str, str]]:
+        """Headers of a request that say on whose behalf it is."""
+        return [('Authorization', self.authorization), *self.impersonation
+                ] if self.authorization else [*self.impersonation]
+
     def ssl_context(self) -> ssl.SSLContext:
-        """Create the context of connections to the server."""
+        """Create the context of connections to the server.
+
+        :raises: `errors.ConfigError`
+        """
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        if self.insecure:
-            context.check_hostname = False
-            context.verify_mode = ssl.CERT_NONE
-        elif self.ca:
-            context.load_verify_locations(cadata=self.ca)
-        else:
-            context.load_default_certs()
-        if self.cert:
-            _load_cert(context, f"{self.cert}\n{self.key or ''}")
+        try:
+            if self.insecure:
+                context.check_hostname = False
+                context.verify_mode = ssl.CERT_NONE
+            elif self.ca:
+                context.load_verify_locations(cadata=self.ca)
+            else:
+                context.load_default_certs()
+            if self.cert:
+                _load_cert(context, f"{self.cert}\n{self.key or ''}")
+        except ssl.SSLError as e:
+            raise errors.ConfigError(
+                f'The CA or client certificate for {self.server} cannot be '
+                f'used: {e.reason or e}') from None
         return context
 
 

@@ -1,41 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parser of kubeconfigs that runs in a short-lived child process.
+"""Address and credentials that a kubeconfig describes.
 
-The kubernetes library supports everything a kubeconfig may contain (exec
-plugins, OIDC, certificates …), but importing it adds 17 MiB (PSS) to a process
-that has 18 MiB without it. So only a child process imports it and returns the
-connection's settings over a pipe. `main` is the child, `read` runs it.
+Source: tools/clientcmd/client_config.go of client-go v0.37. Only an
+``auth-provider`` needs the kubernetes library, which adds 17 MiB (PSS) to a
+process and 19 packages to an installation.
 """
 
 from __future__ import annotations
 
+import base64
 from collections import abc
 import contextlib
-import functools
-import json
-import os
-import re
-import subprocess
-import sys
-import types
-import typing
+from urllib import parse
 
-from sushy_kubevirt.kube import errors
+from sushy_kubevirt.kube import exec_plugin
+from sushy_kubevirt.kube import kubeconfig_files
 from sushy_kubevirt.kube import objects
 
-#: Timeout of the child in seconds: an exec plugin may wait for an identity
-#: provider.
-CHILD_SECONDS = 60
-
-# Children that `begin` has started.
-_begun: list[subprocess.Popen[bytes]] = []
-
-
-def begin() -> None:
-    """Start the child that the next `read` needs, which takes as long as the
-    other imports of a program. It reads no file before.
-    """
-    _begun.append(_start())
+# What RFC 9110 permits in the name of a header, beside letters and digits; "%"
+# is for others.
+_HEADER_CHARACTERS = "!#$&'*+-.^_`|~"
 
 
 def read(paths: abc.Sequence[str],
@@ -45,224 +29,49 @@ def read(paths: abc.Sequence[str],
     :param paths: files, merged as ``kubectl`` does: the first file
         that sets a value wins
     :param context: name of a context; None for the current one
-    :returns: server, ca, cert, key (PEM texts), authorization (header),
-        token_file, proxy, tls_server_name, insecure, expiry (seconds since
-        the epoch), namespace, context
+    :returns: fields of `connection.Access`
     :raises: `errors.ConfigError`
     """
-    request = json.dumps({'paths': list(paths), 'context': context})
-    try:
-        with _begun.pop() if _begun else _start() as child:
-            try:
-                out, _ = child.communicate(request.encode(), CHILD_SECONDS)
-            except subprocess.TimeoutExpired:
-                child.kill()
-                raise
-        answer = json.loads(out)
-    except subprocess.TimeoutExpired:
-        raise errors.ConfigError(
-            f'Reading kubeconfig {os.pathsep.join(paths)} took longer than '
-            f'{CHILD_SECONDS} s; check whether its exec plugin waits for '
-            'input') from None
-    except (OSError, ValueError):
-        raise errors.ConfigError(
-            f'Kubeconfig {os.pathsep.join(paths)} could not be read by '
-            f'{sys.executable}') from None
-    if 'error' in answer:
-        raise errors.ConfigError(answer['error'])
-    return answer
-
-
-def _start() -> subprocess.Popen[bytes]:
-    # -P keeps modules of the working directory from being imported.
-    return subprocess.Popen(
-        [sys.executable, '-P', '-m', __name__], stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-
-
-def main() -> None:
-    """Read kubeconfigs in the child: JSON on stdin, JSON result on stdout."""
-    # Output of plugins and libraries goes to stderr, not into the result.
-    out = os.fdopen(os.dup(1), 'w')
-    os.dup2(2, 1)
-    with contextlib.suppress(Exception):
-        _library()      # an error is reported with the request
-    received = sys.stdin.read()
-    if not received:
-        return      # the parent ended, or needs no kubeconfig
-    request = json.loads(received)
-    # An exec plugin has nothing to read.
-    with open(os.devnull) as nothing:
-        os.dup2(nothing.fileno(), 0)
-    try:
-        answer = _describe(request['paths'], request['context'])
-    except errors.ConfigError as e:
-        answer = {'error': str(e)}
-    except Exception as e:
-        text = str(e)
-        if isinstance(e, (AttributeError, LookupError, TypeError)):
-            # The library does not validate the structure.
-            text = f'it does not look like one ({text})'
-        paths = os.pathsep.join(request['paths'])
-        answer = {'error': f'Kubeconfig {paths} cannot be used: {text}'}
-    json.dump(answer, out)
-    out.close()
-
-
-@functools.cache
-def _library() -> tuple[typing.Any, types.ModuleType]:
-    """Import `kubernetes.config` without the API's models.
-
-    Packages in place of ``kubernetes`` and ``kubernetes.client`` have what
-    `kubernetes.config` imports of them: it takes half of the time, 0.19
-    instead of 0.36 s of CPU. The whole library is imported by the first
-    `ApiClient`, with which OIDC tokens are refreshed.
-
-    :returns: the module in place of `kubernetes.client`, and
-        `kubernetes.config.kube_config`
-    """
-    import importlib
-    import importlib.util
-
-    def stub(name: str, *below: str) -> typing.Any:
-        module = sys.modules[name] = types.ModuleType(name)
-        module.__path__ = [os.path.join(path, *below) for path in folders]
-        return module
-
-    def api_client(*args: typing.Any, **kwargs: typing.Any) -> typing.Any:
-        for name in 'kubernetes', 'kubernetes.client':
-            sys.modules.pop(name)
-        return importlib.import_module('kubernetes.client').ApiClient(
-            *args, **kwargs)
-
-    spec = importlib.util.find_spec('kubernetes')
-    folders = spec and spec.submodule_search_locations or []
-    package, client = stub('kubernetes'), stub('kubernetes.client', 'client')
-    package.client = client
-    client.Configuration = importlib.import_module(
-        'kubernetes.client.configuration').Configuration
-    client.ApiClient = api_client
-    return client, importlib.import_module('kubernetes.config.kube_config')
-
-
-def _describe(paths: list[str], context: str | None) -> objects.Json:
-    """Return the result of `read`. Runs in the child."""
-    import logging
-
-    client, kube_config = _library()
-
-    # The library logs why an exec plugin failed, and continues without it.
-    logged_errors = []
-
-    class Recorder(logging.Handler):
-        def emit(self, record: logging.LogRecord) -> None:
-            logged_errors.append(record.getMessage())
-
-    logging.getLogger().addHandler(Recorder(logging.ERROR))
-
-    merger = kube_config.KubeConfigMerger(os.pathsep.join(paths))
-    if merger.config is None:
-        raise errors.ConfigError(
-            f'Kubeconfig {os.pathsep.join(paths)} is empty')
-    name, namespace = _context(merger, paths, context)
-
-    def persist() -> None:
-        # Saves refreshed OIDC tokens. If the file cannot be written, the
-        # next read refreshes them again.
-        try:
-            merger.save_changes()
-        except OSError:
-            pass
-
-    loader = kube_config.KubeConfigLoader(
-        config_dict=merger.config, active_context=name,
-        config_base_path=None,  # paths are relative to the entry's file
-        config_persister=persist)
-    config = client.Configuration()
-    loader.load_and_set(config)
-
-    user = _named(merger, 'users', loader.current_context['context']
-                  .get('user')).get('user') or {}
-    authorization = config.api_key.get('BearerToken')
-    if 'exec' in user and not authorization and not config.cert_file:
-        raise errors.ConfigError(
-            f"The exec plugin {user['exec'].get('command')} of kubeconfig "
-            f"{os.pathsep.join(paths)} gave no credentials: "
-            f"{'; '.join(logged_errors)[:500]}")
-    expiry = getattr(loader, 'expiry', None)
-    cluster = _named(merger, 'clusters', loader.current_context['context']
-                     ['cluster'])
-    if not re.match('https?://', cluster['cluster'].get('server') or ''):
-        # The library would send the credentials to http://localhost.
-        raise errors.ConfigError(
-            f'Kubeconfig {os.pathsep.join(paths)}: cluster {cluster["name"]} '
-            'needs a server, such as https://192.0.2.1:6443')
-    token_file = user.get('tokenFile') if not user.get('token') else None
-    if token_file:
-        token_file = os.path.join(
-            os.path.dirname(os.path.abspath(user['path'])), token_file)
-    return {
-        'server': config.host,
-        'ca': _text(config.ssl_ca_cert),
-        'cert': _text(config.cert_file),
-        'key': _text(config.key_file),
-        'authorization': None if token_file else authorization,
-        'token_file': token_file,
-        'proxy': _proxy(cluster['cluster'], config.host),
-        'tls_server_name': config.tls_server_name,
-        'insecure': not config.verify_ssl,
-        'expiry': expiry.timestamp() if expiry else None,
-        'namespace': namespace,
+    config = kubeconfig_files.Merged(paths)
+    name, selected = config.context(context)
+    cluster = config.get('cluster', selected.text('cluster'))
+    server = _server(cluster)
+    fields: objects.Json = {
+        'server': server,
+        'ca': cluster.pem('certificate-authority'),
+        'proxy': cluster.text('proxy-url') or _proxy(server),
+        'tls_server_name': cluster.text('tls-server-name'),
+        'insecure': cluster.flag('insecure-skip-tls-verify'),
+        'namespace': selected.text('namespace'),
         'context': name,
     }
+    if selected.text('user'):
+        user = config.get('user', selected.text('user'))
+        fields['impersonation'] = _impersonation(user)
+        # kubectl, too, sends no credentials that others could read.
+        if server.startswith('https:'):
+            fields |= _credentials(user, cluster)
+    return fields
 
 
-def _context(merger: typing.Any, paths: list[str],
-             requested: str | None) -> tuple[str, str | None]:
-    """Return the name and namespace of the context to use."""
-    where = os.pathsep.join(paths)
-    contexts: dict[str, objects.Json] = {}
-    for path in merger.paths:
-        for entry in merger.config_files[path].get('contexts') or ():
-            contexts.setdefault(entry['name'], entry.get('context') or {})
-    available = ', '.join(sorted(contexts)) or 'none'
-    name = requested
-    if not name:
-        # In the library the last file wins, in kubectl the first.
-        name = next((merger.config_files[path]['current-context']
-                     for path in merger.paths
-                     if merger.config_files[path].get('current-context')),
-                    None)
-        if not name:
-            raise errors.ConfigError(
-                f'Kubeconfig {where} has no current context; name one of: '
-                f'{available}')
-    if name not in contexts:
-        raise errors.ConfigError(
-            f'Kubeconfig {where} has no context {name}; there are: {available}'
-        )
-    return name, contexts[name].get('namespace')
+def _server(cluster: kubeconfig_files.Entry) -> str:
+    server = (cluster.text('server') or '').rstrip('/')
+    try:
+        url = parse.urlsplit(server)
+        valid = url.scheme in ('http', 'https') and url.hostname and (
+            url.port != 0)
+    except ValueError:
+        valid = False
+    if not valid:
+        raise cluster.error(
+            'needs a server, such as https://192.0.2.1:6443')
+    return server
 
 
-def _named(merger: typing.Any, kind: str,
-           name: str | None) -> objects.Json:
-    """Return a cluster or user; a user with the ``path`` of its file."""
-    for path in merger.paths:
-        for entry in merger.config_files[path].get(kind) or ():
-            if entry.get('name') == name:
-                if isinstance(entry.get('user'), dict):
-                    return dict(entry, user=dict(entry['user'], path=path))
-                return dict(entry)
-    return {}
-
-
-def _proxy(cluster: objects.Json, server: str) -> str | None:
-    """Return the cluster's own proxy, else that of the environment."""
-    from urllib import parse
+def _proxy(server: str) -> str | None:
+    """Return the proxy for a server that the environment names."""
     from urllib import request
 
-    if cluster.get('proxy-url'):
-        return cluster['proxy-url']
     url = parse.urlsplit(server)
     proxies = request.getproxies_environment()
     if request.proxy_bypass_environment(  # type: ignore[attr-defined]
@@ -271,12 +80,88 @@ def _proxy(cluster: objects.Json, server: str) -> str | None:
     return proxies.get(url.scheme)
 
 
-def _text(path: str | None) -> str | None:
-    if not path:
-        return None
-    with open(path) as f:
-        return f.read()
+def _credentials(user: kubeconfig_files.Entry,
+                 cluster: kubeconfig_files.Entry) -> objects.Json:
+    """Return the fields of `connection.Access` about a user."""
+    cert, key = user.pem('client-certificate'), user.pem('client-key')
+    if cert and not key:
+        raise user.error('needs client-key for its client-certificate')
+    fields: objects.Json = {'cert': cert, 'key': key}
+    plugin, provider = user.section('exec'), user.section('auth-provider')
+    username, password = user.text('username'), user.text('password')
+    token = user.line('token')
+    if user.text('tokenFile'):
+        fields['token_file'] = user.file('tokenFile')
+    elif token:
+        fields['authorization'] = f'Bearer {token}'
+    elif username or password:
+        text = f"{username or ''}:{password or ''}".encode()
+        fields['authorization'] = f'Basic {base64.b64encode(text).decode()}'
+    elif plugin and not cert:
+        fields |= exec_plugin.run(plugin, cluster)
+    elif provider:
+        fields |= _from_provider(user, provider)
+    return fields
 
 
-if __name__ == '__main__':
-    main()
+def _impersonation(user: kubeconfig_files.Entry
+                   ) -> tuple[tuple[str, str], ...]:
+    """Return the headers by which a user acts as another one."""
+    name, uid = user.line('as'), user.line('as-uid')
+    headers = [('Uid', uid)] if uid else []
+    headers += [('Group', group) for group in user.texts('as-groups')]
+    extra = user.section('as-user-extra')
+    if extra:
+        headers += [(f'Extra-{parse.quote(key, safe=_HEADER_CHARACTERS)}',
+                     value) for key in extra.fields
+                    for value in extra.texts(key)]
+    if not name:
+        if headers:
+            raise user.error('needs the name of a user as "as", beside its '
+                             'groups and UID')
+        return ()
+    return tuple((f'Impersonate-{key}', value)
+                 for key, value in [('User', name), *headers])
+
+
+def _from_provider(user: kubeconfig_files.Entry,
+                   provider: kubeconfig_files.Entry) -> objects.Json:
+    """Return authorization and expiry of an ``auth-provider``.
+
+    Refreshed tokens are written into the kubeconfig.
+    """
+    try:
+        from kubernetes import client
+        from kubernetes.config import kube_config
+    except ImportError:
+        raise user.error(
+            'has an auth-provider, which needs the library kubernetes: pip '
+            "install 'sushy-kubevirt[auth-provider]', or replace it by an "
+            'exec plugin, such as kubelogin for OIDC') from None
+    import yaml
+
+    def persist() -> None:
+        # If the file cannot be written, the next read refreshes them again.
+        with contextlib.suppress(OSError), open(user.path, 'w') as f:
+            yaml.safe_dump(user.document, f)
+
+    config = client.Configuration()
+    try:
+        loader = kube_config.KubeConfigLoader(
+            {'clusters': [{'name': 'x', 'cluster': {'server': ''}}],
+             'users': [{'name': 'x', 'user': {
+                 'auth-provider': provider.fields}}],
+             'contexts': [{'name': 'x', 'context': {
+                 'cluster': 'x', 'user': 'x'}}]},
+            'x', config_persister=persist)
+        loader.load_and_set(config)
+        authorization = config.api_key['BearerToken']
+    except Exception as e:
+        # The library does not check what it reads, and skips what it does not
+        # know.
+        raise provider.error(
+            f"{provider.text('name')} gave no token ({e!r}); an exec plugin "
+            'may replace it') from None
+    expiry = getattr(loader, 'expiry', None)
+    return {'authorization': authorization,
+            'expiry': expiry and expiry.timestamp()}

@@ -146,9 +146,6 @@ async def _set_options(socket: client.ClientConnection) -> None:
 async def _connect(access: connections.Access, path: str, protocol: str,
                    user_agent: str, timeout: float
                    ) -> client.ClientConnection:
-    headers = {}
-    if access.authorization:
-        headers['Authorization'] = access.authorization
     options: dict[str, typing.Any] = {}
     if access.server.startswith('https:'):
         # Reading the system's CA certificates takes a while.
@@ -157,7 +154,8 @@ async def _connect(access: connections.Access, path: str, protocol: str,
             options['server_hostname'] = access.tls_server_name
     return await client.connect(
         access.server.replace('http', 'ws', 1) + path,
-        subprotocols=[types.Subprotocol(protocol)], additional_headers=headers,
+        subprotocols=[types.Subprotocol(protocol)],
+        additional_headers=access.headers,
         user_agent_header=user_agent, proxy=access.proxy, compression=None,
         open_timeout=timeout, ping_interval=PING_SECONDS, ping_timeout=None,
         close_timeout=CLOSE_SECONDS, max_queue=MESSAGES_AHEAD,

@@ -43,6 +43,7 @@ class RequirementsTestCase(base.BaseTestCase):
         config.read(ROOT / 'setup.cfg')
         self.runtime = names((ROOT / 'requirements.txt').read_text())
         self.extra = names(config['extras']['operator'])
+        self.provider = names(config['extras']['auth-provider'])
         self.cluster = names(config['extras']['cluster'])
         self.pdu = names(config['extras']['pdu'])
         self.runtime_and_tests = self.runtime | names(
@@ -61,7 +62,7 @@ class RequirementsTestCase(base.BaseTestCase):
 
     def test_product_imports_declared_requirements(self):
         self.assertEqual([], self.missing(
-            self.runtime, (
+            self.runtime | self.provider, (
                 one for one in test_rooms.modules().items()
                 if not one[0].startswith((CLUSTER, PDU)))))
 
@@ -118,8 +119,9 @@ class LocksTestCase(base.BaseTestCase):
 
     RUN_TIME = ('requirements.txt', 'sandbox/requirements.txt',
                 'sandbox/setup.cfg#testing', 'tools/requirements.txt')
-    TESTS = (*RUN_TIME, 'setup.cfg#operator', 'setup.cfg#cluster',
-             'setup.cfg#pdu', 'test-requirements.txt', 'doc/requirements.txt')
+    TESTS = (*RUN_TIME, 'setup.cfg#operator', 'setup.cfg#auth-provider',
+             'setup.cfg#cluster', 'setup.cfg#pdu', 'test-requirements.txt',
+             'doc/requirements.txt')
 
     def test_run_time(self):
         self.assertEqual([], self.problems('constraints.txt', *self.RUN_TIME))

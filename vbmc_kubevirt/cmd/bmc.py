@@ -16,7 +16,6 @@ import sys
 import typing
 
 from sushy_kubevirt.kube import errors
-from sushy_kubevirt.kube import kubeconfig
 from sushy_kubevirt.kube import objects
 from sushy_kubevirt.pod import options_file
 from sushy_kubevirt.pod import rare_modules
@@ -213,11 +212,6 @@ def _main(program: str, purpose: str, variables: str, argv: list[str] | None,
             f'usage: {program} [--help] [--version]\n\n{purpose}\n'
             f'Settings are environment variables.\n\n{variables}{_END}')
         return 0 if help_requested else 2
-    if os.environ.get('KUBECONFIG') and not os.environ.get(
-            'KUBERNETES_SERVICE_HOST'):
-        # It is read while this process imports its modules. A pod may have a
-        # service account, which comes first.
-        kubeconfig.begin()
     rare_modules.defer()
     # Before Flask's application is created, which else adds a handler.
     logging.basicConfig(

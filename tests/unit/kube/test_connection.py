@@ -9,13 +9,13 @@ import shlex
 import stat
 import threading
 import time
+from unittest import mock
 
 import fixtures
 from oslotest import base
 
 from sushy_kubevirt.kube import connection
 from sushy_kubevirt.kube import errors
-from sushy_kubevirt.kube import kubeconfig as module
 
 TOKEN = {'token': 'secret'}
 
@@ -80,11 +80,17 @@ class ConnectionTestCase(base.BaseTestCase):
         self.assertIn('/no/such', self.refused('/no/such'))
 
     def test_file_that_is_no_kubeconfig(self):
-        for content in ('hello', '[]', 'contexts: 5\ncurrent-context: a'):
+        for content, reason in (
+                ('hello', 'it must have keys and values'),
+                ('[a]', 'it must have keys and values'),
+                ('contexts: 5', 'it needs a list as contexts'),
+                ('', 'no current context; name one of: none'),
+                ('[1, 2', 'not valid YAML'),
+                ('a: 1\nb: "', 'not valid YAML, see line 2')):
             path = self.file(content)
             text = self.refused(path)
             self.assertIn(path, text)
-            self.assertIn('does not look like one', text)
+            self.assertIn(reason, text)
 
     def test_cluster_without_server_url(self):
         for server in ('', '192.0.2.1'):
@@ -104,11 +110,6 @@ class ConnectionTestCase(base.BaseTestCase):
     def test_missing_current_context(self):
         text = self.refused(self.file(kubeconfig(current=None)))
         self.assertIn('name one of: one', text)
-
-    def test_invalid_file_is_named_in_error(self):
-        for content in ('', '[1, 2', 'hello'):
-            path = self.file(content)
-            self.assertIn(path, self.refused(path))
 
     def test_kubeconfig_in_home_directory(self):
         self.file(kubeconfig(), '.kube/config')
@@ -241,24 +242,30 @@ class ConnectionTestCase(base.BaseTestCase):
         text = self.refused(self.file(kubeconfig(user)))
         self.assertIn('no-such-plugin', text)
 
-    # Child processes
+    def test_plugin_that_waits_for_input(self):
+        # Its child keeps the pipe open.
+        user = self.plugin('sleep 60 & wait\n')
+        self.useFixture(fixtures.MonkeyPatch(
+            'sushy_kubevirt.kube.exec_plugin.SECONDS', 0.1))
+        self.assertIn('waits for input', self.refused(
+            self.file(kubeconfig(user))))
 
-    def test_child_that_was_started_before(self):
-        module.begin()
-        child, = module._begun
-        self.access(self.file(kubeconfig({'token': 't'})))
-        self.assertEqual((0, []), (child.returncode, module._begun))
+    # Auth providers
 
-    def test_child_without_a_request_ends(self):
-        module.begin()
-        with module._begun.pop() as child:
-            self.assertEqual((b'', 0),
-                             (child.communicate()[0], child.returncode))
+    def test_missing_library(self):
+        path = self.file(kubeconfig({'auth-provider': {
+            'name': 'oidc', 'config': {'id-token': 'hunter2'}}}))
+        with mock.patch.dict('sys.modules', {'kubernetes': None}):
+            text = self.refused(path)
+        self.assertIn('sushy-kubevirt[auth-provider]', text)
+        self.assertNotIn('hunter2', text)
 
-    # OIDC
+    def test_provider_that_the_library_does_not_know(self):
+        for provider in {'name': 'azure'}, {}:
+            self.assertIn('exec plugin', self.refused(self.file(kubeconfig({
+                'auth-provider': {**provider, 'config': {'a': 'hunter2'}}}))))
 
     def test_expired_oidc_token_is_refreshed(self):
-        """With the whole library, which other kubeconfigs do not need."""
         def token(**claims):
             text = base64.urlsafe_b64encode(json.dumps(claims).encode())
             return f'e30.{text.decode().rstrip("=")}.x'
@@ -296,13 +303,18 @@ class ConnectionTestCase(base.BaseTestCase):
         # oauthlib refuses plain HTTP otherwise.
         self.useFixture(fixtures.EnvironmentVariable(
             'OAUTHLIB_INSECURE_TRANSPORT', '1'))
-        access = self.access(self.file(kubeconfig({'auth-provider': {
+        path = self.file(kubeconfig({'auth-provider': {
             'name': 'oidc', 'config': {
                 'client-id': 'c', 'client-secret': 's', 'idp-issuer-url': url,
-                'id-token': token(exp=1), 'refresh-token': 'r'}}})))
+                'id-token': token(exp=1), 'refresh-token': 'r'}}}))
+        access = self.access(path)
         self.assertEqual(['/.well-known/openid-configuration', '/token'],
                          asked)
         self.assertEqual('Bearer ' + new, access.authorization)
+        with open(path) as f:
+            self.assertIn('r2', f.read())
+        self.assertEqual('Bearer ' + new, self.access(path).authorization)
+        self.assertEqual(2, len(asked))
 
     # Renewal
 

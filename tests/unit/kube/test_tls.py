@@ -2,9 +2,7 @@
 """TLS options of a kubeconfig: CA, server name, client certificate, proxy."""
 
 import base64
-import datetime
 import http.server
-import ipaddress
 import os
 import select
 import socket
@@ -12,10 +10,6 @@ import socketserver
 import ssl
 import threading
 
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives import serialization
-from cryptography import x509
 import fixtures
 from oslotest import base
 import yaml
@@ -25,44 +19,7 @@ from sushy_kubevirt.kube import client
 from sushy_kubevirt.kube import connection
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.machine import options
-
-
-class Authority:
-    """A CA for one test."""
-
-    def __init__(self):
-        self.key = ec.generate_private_key(ec.SECP256R1())
-        self.name = x509.Name([x509.NameAttribute(
-            x509.NameOID.COMMON_NAME, 'ca')])
-        self.pem = self._pem(self._sign(self.name, self.key, None, True))
-
-    def issue(self, name, *names):
-        """Return a certificate and its key as PEM strings."""
-        key = ec.generate_private_key(ec.SECP256R1())
-        made = self._sign(x509.Name([x509.NameAttribute(
-            x509.NameOID.COMMON_NAME, name)]), key, names, False)
-        return self._pem(made), key.private_bytes(
-            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8,
-            serialization.NoEncryption()).decode()
-
-    def _sign(self, subject, key, names, is_ca):
-        now = datetime.datetime.now(datetime.timezone.utc)
-        builder = x509.CertificateBuilder(
-            self.name, subject, key.public_key(),
-            x509.random_serial_number(), now - datetime.timedelta(hours=1),
-            now + datetime.timedelta(hours=1)).add_extension(
-            x509.BasicConstraints(is_ca, None), True)
-        if names:
-            builder = builder.add_extension(x509.SubjectAlternativeName(
-                [x509.IPAddress(ipaddress.ip_address(n))
-                 if n[0].isdigit() else x509.DNSName(n) for n in names]),
-                False)
-        return builder.sign(self.key, hashes.SHA256())
-
-    @staticmethod
-    def _pem(certificate):
-        return certificate.public_bytes(
-            serialization.Encoding.PEM).decode()
+from tests.fixtures import authority
 
 
 class _Handler(http.server.BaseHTTPRequestHandler):
@@ -113,7 +70,7 @@ class TlsTestCase(base.BaseTestCase):
         self.dir = self.useFixture(fixtures.TempDir()).path
         for name in ('HTTPS_PROXY', 'https_proxy', 'KUBECONFIG'):
             self.useFixture(fixtures.EnvironmentVariable(name))
-        self.ca = Authority()
+        self.ca = authority.Authority()
         self.client_names = []
         self.server = http.server.ThreadingHTTPServer(
             ('127.0.0.1', 0),
@@ -178,7 +135,8 @@ class TlsTestCase(base.BaseTestCase):
     def test_certificate_of_untrusted_ca(self):
         self.serve('127.0.0.1')
         e = self.assertRaises(errors.Unavailable, self.get, {
-            'certificate-authority-data': self.data(Authority().pem)})
+            'certificate-authority-data': self.data(
+                authority.Authority().pem)})
         self.assertIn('certificate verify failed', str(e))
         self.assertEqual([], self.client_names)
 
@@ -192,7 +150,7 @@ class TlsTestCase(base.BaseTestCase):
         self.get({'insecure-skip-tls-verify': True})
 
     def test_client_certificate(self):
-        others = Authority()
+        others = authority.Authority()
         self.serve('127.0.0.1', clients=others)
         certificate, key = others.issue('bmc')
         self.get(self.trusted_cluster(), {
@@ -207,7 +165,7 @@ class TlsTestCase(base.BaseTestCase):
 
     def test_ca_file_is_read_again(self):
         self.serve('127.0.0.1')
-        ca = self.file('ca.pem', Authority().pem)
+        ca = self.file('ca.pem', authority.Authority().pem)
         where = f'https://127.0.0.1:{self.server.server_port}'
 
         def read():
