@@ -35,7 +35,8 @@ _UNREPORTED = (
     'WaitingForVirtualMachine', 'WaitingForCertificate', 'WaitingForBMC',
     'HostDeleting', 'BareMetalHostsNotListed')
 
-#: Reasons of true conditions that are reported; None for all reasons.
+#: Reasons of true conditions that are reported; None for all reasons, when the
+#: condition has changed.
 _REPORTED: dict[str, tuple[str, ...] | None] = {
     conditions.SECRET: (conditions.OWNED_BY_HOST,
                         conditions.UNUSABLE_FOR_IPMI),
@@ -75,7 +76,10 @@ class Event(typing.NamedTuple):
 
 def of_change(old: abc.Iterable[objects.Condition] | None,
               new: abc.Iterable[objects.Condition]) -> list[Event]:
-    """List the Events for a change of the conditions."""
+    """List the Events for a change of the conditions.
+
+    :param old: None for a new object; that it is ready at once is no Event
+    """
     before = {condition['type']: (condition['status'], condition['reason'])
               for condition in old or ()}
     changes = []
@@ -86,7 +90,7 @@ def of_change(old: abc.Iterable[objects.Condition] | None,
             continue
         if status == 'True':
             reported = _REPORTED.get(type_, ())
-            if reported is None or reason in reported:
+            if type_ in before if reported is None else reason in reported:
                 changes.append(Event(NORMAL, reason, condition['message']))
         elif (type_ not in conditions.SUMMARIES
               and reason not in _UNREPORTED):

@@ -126,8 +126,11 @@ class Reconciler:
                     'objects: find it by their managedFields; next attempt in '
                     '%d s', workqueue.LONGEST_PAUSE / 4)
                 raise workqueue.Failure(workqueue.LONGEST_PAUSE / 4)
-            if not confirmed and steps != [plan.Claim()]:
-                # The watch may lag: create nothing for a deleted BMC.
+            if not confirmed and (known.observed_generation is not None
+                                  or not all(map(_is_creation, steps))):
+                # The watch may lag: change nothing for a deleted BMC, and
+                # create nothing again. What is created for a new one that is
+                # deleted already is removed as usual after a deletion.
                 latest = await self._read_bmc(key)
                 if latest is None:
                     return None
@@ -304,6 +307,16 @@ class Reconciler:
         after = conditions.ready_reason(new)
         if before != after:
             LOG.info('%s: %s', after, new['conditions'][-1]['message'])
+
+
+def _is_creation(step: plan.Step) -> bool:
+    """Tell whether a step creates an object, or enters the shared pod."""
+    match step:
+        case plan.Create() | plan.Claim() | plan.Enter():
+            return True
+        case plan.Generate() | plan.Copy() | plan.Issue():
+            return step.uid is None
+    return False
 
 
 def _is_upgrade(step: plan.Step) -> typing.TypeGuard[plan.Apply]:

@@ -62,8 +62,10 @@ class EventsTestCase(base.BaseTestCase):
     def test_events_of_changed_conditions(self):
         good, state = cases.GOOD, cases.state
         for old, new, expected in (
-                (None, good, [('Normal', 'ServiceReady')]),
+                # Nothing was reported that is over now.
+                (None, good, []),
                 (good, good, []),
+                (state(deployment=None), good, [('Normal', 'ServiceReady')]),
                 # Transient conditions emit no event.
                 (None, state(deployment=None, secret=None), []),
                 # Conditions that wait for another one emit no event.

@@ -195,8 +195,10 @@ class ReconcileTestCase(base.BaseTestCase):
         harness.Operator(kube).run()
         self.assertEqual([], kube.list('VirtualMachineBMC'))
 
-    def test_creates_nothing_for_deleted_bmc(self):
-        kube = harness.cluster_with(bodies.body())
+    def test_creates_nothing_again_for_deleted_bmc(self):
+        """Its watch may be broken, while that of its objects works."""
+        kube = harness.cluster_with({
+            **bodies.body(), 'status': {'observedGeneration': 3}})
         operator = harness.Operator(kube)
         kube.remove('VirtualMachineBMC', *KEY)
         self.assertIsNone(asyncio.run(operator.reconciler.reconcile(KEY)))
@@ -204,8 +206,29 @@ class ReconcileTestCase(base.BaseTestCase):
         self.assertEqual([('create', 'Secret', naming.AUTHORITY)],
                          kube.writes)
 
-    def test_uses_current_spec_instead_of_cached_one(self):
+    def test_creates_only_owned_objects_for_new_bmc(self):
+        """It is not read before, and may be deleted already."""
         kube = harness.cluster_with(bodies.body())
+        reads = []
+        kube.faults.append(lambda verb, kind, name: reads.append(kind)
+                           if verb == 'get' else None)
+        operator = harness.Operator(kube)
+        asyncio.run(operator.reconciler.reconcile(KEY))
+        self.assertNotIn('VirtualMachineBMC', reads)
+        owners = {
+            obj['metadata']['name']: [owner['kind'] for owner in obj[
+                'metadata']['ownerReferences']]
+            for verb, kind, name in kube.writes if verb == 'create'
+            for obj in kube.list(kind) if obj['metadata']['name'] == name
+            and kind != 'Event' and name != naming.AUTHORITY}
+        # What the VM owns is deleted by `vm_cleanup`.
+        self.assertEqual(['VirtualMachine'], owners.pop('vm-bmc-state'))
+        self.assertEqual({('VirtualMachineBMC',)}, set(map(
+            tuple, owners.values())))
+
+    def test_uses_current_spec_instead_of_cached_one(self):
+        kube = harness.cluster_with({
+            **bodies.body(), 'status': {'observedGeneration': 2}})
         operator = harness.Operator(kube)
         kube.change('VirtualMachineBMC', *KEY, harness.set_spec(
             redfish={'plainHTTP': True}))

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 import asyncio
+import collections
 import json
 import time
 from unittest import mock
@@ -269,6 +270,21 @@ class ShardsTestCase(base.BaseTestCase):
         self.assertEqual(5, made.call_count)
         self.assertEqual(('True', 'ServiceReady'),
                          harness.conditions(operator.kube, 'n0')['Ready'])
+
+    def test_new_bmc_costs_few_calls(self):
+        calls = collections.Counter()
+        kube = cluster_with(*NODES)
+        kube.faults.append(lambda verb, kind, name: calls.update(
+            [(verb, kind)] if 'n0' in name else ()))
+        Operator(kube).settle()
+        self.assertEqual({
+            # Its user name and password, its certificate, its state.
+            ('create', 'Secret'): 3,
+            ('create', 'Service'): 1,
+            # The certificate of the authority.
+            ('create', 'ConfigMap'): 1,
+            # The status.
+            ('patch', 'VirtualMachineBMC'): 1}, calls)
 
     def test_claims_are_written_at_once(self):
         names = [f'n{number}' for number in range(100)]
