@@ -73,11 +73,19 @@ def checker(kind):
     def validate(admission):
         if admission.operation == 'DELETE':
             return
-        found = list(_check(schema, admission.new, admission.old, ''))
+        found = causes(schema, _visible(admission.new),
+                       _visible(admission.old))
         if found:
             raise errors.invalid(
                 kind, admission.new['metadata'].get('name'), found)
     return validate
+
+
+def _visible(obj):
+    """Return an object with the metadata that rules may name."""
+    return obj and {**obj, 'metadata': {
+        name: value for name, value in obj['metadata'].items()
+        if name in ('name', 'generateName')}}
 
 
 def causes(schema, new, old=None):

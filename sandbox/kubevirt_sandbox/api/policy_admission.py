@@ -25,6 +25,9 @@ _VARIABLES = re.compile(
     r'\b(?<!\.)variables\s*\.\s*([A-Za-z_][A-Za-z0-9_]*)')
 _PRESENT = re.compile(
     r'\bhas\(\s*variables\s*\.\s*[A-Za-z_][A-Za-z0-9_]*\s*\)')
+# A string literal, or the name of a user.
+_USER = re.compile(r'"(?:[^"\\]|\\.)*"|\'(?:[^\'\\]|\\.)*\'|'
+                   r'\brequest\.userInfo\.username\b')
 
 
 #: Begins the names of CEL variables that stand for ``variables.NAME``.
@@ -212,6 +215,9 @@ class Inputs:
         :raises ValueError: the evaluation failed.
         """
         try:
+            if names == {'request'} and _names_user_only(text):
+                return _of_user(
+                    text, self._values['request']['userInfo']['username'])
             for name in names - self._converted:
                 self.set(name, self._authorizer() if (
                     name == cel_authorizer.NAME) else self._values[name])
@@ -324,6 +330,21 @@ def _named(text):
         lambda found: _PREFIX + found[1] if found[1] else found[0],
         _PRESENT.sub('true', text))
     return frozenset(_NAMES.findall(text)), names, flat
+
+
+@functools.lru_cache(1000)
+def _names_user_only(text):
+    """Tell whether an expression depends on the user's name alone."""
+    return _PREFIX not in text and not _NAMES.search(_USER.sub('', text))
+
+
+# Cached, as most policies are about a few users, and say so by a regular
+# expression, which is compiled whenever it is evaluated.
+@functools.lru_cache(1000)
+def _of_user(text, name):
+    context = cel_rules.library().Context()
+    context.add_variable('request', {'userInfo': {'username': name}})
+    return cel_rules.compiled(text).execute(context)
 
 
 def _refusal(kind, admission, policy, binding, message, reason):

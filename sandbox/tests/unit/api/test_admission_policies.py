@@ -231,6 +231,23 @@ class AdmissionPolicyTestCase(unittest.TestCase):
                         'metadata': {'name': 'b'}, 'spec': spec})
                 self.assertIn(message, caught.exception.message)
 
+    def test_conditions_on_users(self):
+        """Those on the name alone are kept, by the name."""
+        self.bind(policy('"friends" in request.userInfo.groups', (
+            'request.userInfo.username.matches("^j") && "request.x" != ""')))
+        for number, (name, group, allowed) in enumerate((
+                ('jane', 'friends', True), ('joe', 'friends', True),
+                ('ann', 'friends', False), ('jane', 'others', False),
+                ('jane', 'friends', True))):
+            user = auth.User(name, (group, auth.AUTHENTICATED))
+            write = store.Write('m', name, identity=user)
+            thing = base.make(f'a{number}')
+            with self.subTest(name=name, group=group):
+                if allowed:
+                    self.store.create(self.kind, thing, write=write)
+                else:
+                    self.assert_refused(self.store.create, thing, write=write)
+
     def test_policy_of_updates(self):
         self.bind(policy('object.spec.size >= oldObject.spec.size',
                          rule={'operations': ['UPDATE']}))
