@@ -171,6 +171,8 @@ def _console(chrome, pod):
         page.add_init_script(_log_in(chrome, pod))
         page.goto('/#/systems/1/console')
         chrome.expect(page.locator('#console')).to_be_visible()
+        # A key is lost before the WebSocket is open.
+        chrome.expect(page.locator('#notice')).to_have_text('')
         page.locator('#leave').click()
         page.keyboard.press('Enter')
         chrome.expect(page.locator('.xterm-rows')).to_contain_text('#')

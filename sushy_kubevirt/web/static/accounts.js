@@ -3,13 +3,15 @@
 
 import {Panel, button, checkbox, confirm, field, form, h, say, select, table}
   from './dom.js';
-import {current, get, may, members, patch, post, remove} from './redfish.js';
+import {ROOT, current, get, may, members, patch, post, remove}
+  from './redfish.js';
 import {t} from './texts.js';
 import {showPanels} from './view.js';
 
 /** Show the accounts. */
-export async function open(view, {root, title}) {
+export async function open(view, {title}) {
   title(t('view.accounts'));
+  const root = await get(ROOT);
   if (!root.AccountService) {
     view.append(h('h1', {}, t('view.accounts')), h('p', {}, t('noAccounts')));
     return undefined;

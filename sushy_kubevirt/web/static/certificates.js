@@ -8,8 +8,8 @@ import {t} from './texts.js';
 import {Heading, showPanels} from './view.js';
 
 /** Show the certificates of a machine's devices. */
-export async function open(view, {system, title}) {
-  const heading = new Heading(system, title, 'certificates');
+export async function open(view, context) {
+  const heading = new Heading(context, 'certificates');
   await heading.refresh();
   const media = heading.system.VirtualMedia?.['@odata.id'];
   const devices = (media ? await members(media) : []).filter(

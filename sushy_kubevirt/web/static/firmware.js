@@ -8,8 +8,8 @@ import {t} from './texts.js';
 import {Heading, showPanels} from './view.js';
 
 /** Show the settings of the firmware. */
-export async function open(view, {system, title}) {
-  const heading = new Heading(system, title, 'firmware');
+export async function open(view, context) {
+  const heading = new Heading(context, 'firmware');
   await heading.refresh();
   const panels = [];
   if (heading.system.Bios) {

@@ -4,10 +4,8 @@
 import {fill, h, problem, select} from './dom.js';
 import {isStreaming, listen} from './events.js';
 import {get} from './redfish.js';
-import {here, link, setParam} from './router.js';
-import {health, powerText} from './state.js';
 import {t} from './texts.js';
-import {once} from './view.js';
+import {health, here, link, once, powerText, setParam} from './view.js';
 
 const ROW = 44;         // pixels, as in page.css
 const PAGE = 250;       // machines of a request
@@ -23,8 +21,7 @@ const SELECTED = ['Id', 'Name', 'PowerState', 'Status', 'Description', 'Oem']
   .map((name) => `Members/${name}`).join(',');
 
 /** Show the list. */
-export async function open(view, {root, title}) {
-  const collection = root.Systems['@odata.id'];
+export async function open(view, {collection, title}) {
   const machines = new Map();
   let found = [];
   let focused = 0;

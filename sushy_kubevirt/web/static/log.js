@@ -4,16 +4,15 @@
 import {button, confirm, fill, h, problem, say, select, time} from './dom.js';
 import {listen} from './events.js';
 import {get, may, members, post} from './redfish.js';
-import {here, setParam} from './router.js';
 import {t} from './texts.js';
-import {Heading, concerns, once} from './view.js';
+import {Heading, concerns, here, once, setParam} from './view.js';
 
 /** Rows that are drawn at first, and with each "Show more". */
 const ROWS = 200;
 
 /** Show the log. */
-export async function open(view, {system, title}) {
-  const heading = new Heading(system, title, 'log');
+export async function open(view, context) {
+  const heading = new Heading(context, 'log');
   await heading.refresh();
   const services = heading.system.LogServices?.['@odata.id'];
   if (!services) {
@@ -102,7 +101,7 @@ export async function open(view, {system, title}) {
   // An event reaches the log a moment after its stream.
   let timer = null;
   const stop = listen((events) => {
-    if (!concerns(events, system)) {
+    if (!concerns(events, heading.path)) {
       return;
     }
     heading.refresh().catch(() => {});

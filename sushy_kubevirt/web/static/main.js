@@ -3,10 +3,11 @@
 
 import {button, clearMessages, fill, h, messageArea, say} from './dom.js';
 import * as events from './events.js';
-import {showLogin} from './login.js';
 import * as redfish from './redfish.js';
-import {here, link, shown} from './router.js';
 import {t} from './texts.js';
+import {here, link, shown} from './view.js';
+
+const login = () => import('./login.js');
 
 /** Views of a machine, in the order of the navigation. */
 const VIEWS = {
@@ -49,7 +50,12 @@ let opened = 0;
 
 /** The only machine of the service; null if there are several. */
 let only = null;
-let root = null;
+
+/** Path of the collection of machines; null before it was read. */
+let collection = null;
+
+/** That machine as the page has read it, for the first view. */
+let known = null;
 
 redfish.observe(
   () => open(t('sessionEnded')),
@@ -65,7 +71,8 @@ function end() {
   leave = () => {};
   opened += 1;
   shown.place = null;
-  root = null;
+  collection = null;
+  known = null;
 }
 
 /** Show the login if one is needed, else the view of the URL. */
@@ -74,22 +81,20 @@ async function open(reason) {
   clearMessages();
   fill(navigation);
   try {
-    if (redfish.current() === null && !await redfish.isOpen()) {
+    // What will be shown arrives in the meantime; the document names the
+    // modules of the overview.
+    const {path} = here();
+    if (redfish.current() === null) {
+      login().catch(() => {});
+    } else if (path.length) {
+      load(path).catch(() => {});
+    }
+    if (!await readMachines()) {
       fill(header, h('span', {class: 'product'}, t('product')));
       document.title = t('product');
-      showLogin(main, () => open(), reason);
+      (await login()).showLogin(main, () => open(), reason);
       return;
     }
-    // Its modules arrive in the meantime, and do not wait for each other.
-    const {path} = here();
-    Promise.allSettled([path.length ? load(path) : VIEWS.overview(),
-      import('./view.js'), import('./state.js')]);
-    const [service, systems] = await Promise.all([
-      redfish.get(redfish.ROOT), redfish.get(`${redfish.ROOT}Systems?$top=2`)]);
-    root = service;
-    only = systems.Members.length === 1
-      && !systems['Members@odata.nextLink']
-      ? systems.Members[0]['@odata.id'].split('/').pop() : null;
   } catch (error) {
     if (!error.ended) {
       say(error);
@@ -97,9 +102,36 @@ async function open(reason) {
     }
     return;
   }
-  events.start();
   await route();
-  setTimeout(loadOthers, LATER);
+  // Unless the session has ended.
+  if (collection !== null) {
+    events.start();
+    setTimeout(loadOthers, LATER);
+  }
+}
+
+/**
+ * Read which machines there are, and the only one as well: the first frame
+ * needs no other request.
+ * @returns {Promise<boolean>} false if a login is needed
+ */
+async function readMachines() {
+  let systems;
+  try {
+    systems = await redfish.get(`${redfish.ROOT}Systems?$top=2&$expand=.`);
+  } catch (error) {
+    if (error.status === 401 && !error.ended) {
+      return false;
+    }
+    throw error;
+  }
+  collection = systems['@odata.id'];
+  const [system] = systems.Members;
+  only = systems.Members.length === 1 && !systems['Members@odata.nextLink']
+    ? system['@odata.id'].split('/').pop() : null;
+  // A member that could not be read is a reference.
+  known = only !== null && system.Id ? system : null;
+  return true;
 }
 
 /**
@@ -107,7 +139,7 @@ async function open(reason) {
  * try again to load a module.
  */
 function loadOthers() {
-  for (const one of Object.values({...VIEWS, ...SERVICE_VIEWS})) {
+  for (const one of [...Object.values({...VIEWS, ...SERVICE_VIEWS}), login]) {
     one().catch(() => {});
   }
 }
@@ -117,7 +149,7 @@ function loadOthers() {
  * @returns {Promise<boolean>} whether the user looks at it now
  */
 async function route() {
-  if (root === null) {
+  if (collection === null) {
     return false;
   }
   const {path} = here();
@@ -143,10 +175,11 @@ async function route() {
       return false;
     }
     const element = h('div');
+    const first = id === only ? known : null;
+    known = null;
     const close = await module.open(element, {
-      root, system: id
-        && `${root.Systems['@odata.id']}/${encodeURIComponent(id)}`, id, only,
-      title: (text) => {
+      collection, system: id && `${collection}/${encodeURIComponent(id)}`, id,
+      only, known: first, title: (text) => {
         if (view === opened) {
           document.title = `${text} – ${t('product')}`;
         }

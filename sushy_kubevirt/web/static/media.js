@@ -6,9 +6,8 @@ import {Panel, button, checkbox, confirm, facts, field, fill, form, h, say}
 import {repeat} from './events.js';
 import {authentication, failure, get, getIfServed, may, members, patch, post,
   unreachable} from './redfish.js';
-import {conditions} from './state.js';
 import {t} from './texts.js';
-import {Heading, showPanels} from './view.js';
+import {Heading, conditions, showPanels} from './view.js';
 
 /** Milliseconds between two reads of a running import. */
 const POLL = 1000;
@@ -26,8 +25,8 @@ addEventListener('beforeunload', (event) => {
 });
 
 /** Show the devices. */
-export async function open(view, {system, title}) {
-  const heading = new Heading(system, title, 'media');
+export async function open(view, context) {
+  const heading = new Heading(context, 'media');
   await heading.refresh();
   const collection = heading.system.VirtualMedia?.['@odata.id'];
   if (!collection) {

@@ -12,8 +12,8 @@ const INTERRUPTS = ['ForceOff', 'GracefulShutdown', 'ForceRestart',
   'GracefulRestart', 'PowerCycle', 'PushPowerButton'];
 
 /** Show the overview. */
-export function open(view, {system, title}) {
-  const heading = new Heading(system, title, 'overview');
+export function open(view, context) {
+  const heading = new Heading(context, 'overview');
   const panels = [powerPanel, bootPanel, orderPanel, inventoryPanel,
     settingsPanel].map((make) => make(heading));
   return showPanels(view, heading.element, panels, heading);

@@ -200,22 +200,6 @@ export function remove(path) {
 }
 
 /**
- * Find out whether the service can be used without login.
- * @returns {Promise<boolean>}
- */
-export async function isOpen() {
-  try {
-    await get(`${ROOT}SessionService`);
-    return true;
-  } catch (error) {
-    if (error.status === 401) {
-      return false;
-    }
-    throw error;
-  }
-}
-
-/**
  * Open a session.
  * @returns {Promise<?string>} path of the account whose password has to be
  *   changed first, or null

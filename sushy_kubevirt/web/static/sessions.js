@@ -3,14 +3,14 @@
 
 import {Panel, button, confirm, field, form, h, say, table, time}
   from './dom.js';
-import {current, get, may, members, patch, remove} from './redfish.js';
+import {ROOT, current, get, may, members, patch, remove} from './redfish.js';
 import {t} from './texts.js';
 import {showPanels} from './view.js';
 
 /** Show the sessions. */
-export function open(view, {root, title}) {
+export async function open(view, {title}) {
   title(t('view.sessions'));
-  const service = root.SessionService['@odata.id'];
+  const service = (await get(ROOT)).SessionService['@odata.id'];
   const own = current()?.uri;
   const list = new Panel(t('view.sessions'),
     () => members(`${service}/Sessions`),

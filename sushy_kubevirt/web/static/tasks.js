@@ -3,7 +3,7 @@
 
 import {Panel, button, confirm, h, say, table, time} from './dom.js';
 import {repeat} from './events.js';
-import {may, members, remove} from './redfish.js';
+import {ROOT, get, may, members, remove} from './redfish.js';
 import {t} from './texts.js';
 import {showPanels} from './view.js';
 
@@ -13,8 +13,9 @@ const POLL = 2000;
 const RUNNING = ['New', 'Starting', 'Running'];
 
 /** Show the tasks. */
-export async function open(view, {root, title}) {
+export async function open(view, {title}) {
   title(t('view.tasks'));
+  const root = await get(ROOT);
   const panel = new Panel(t('view.tasks'), async () => (
     root.Tasks ? members(`${root.Tasks['@odata.id']}/Tasks`) : []),
   (tasks) => table(t('view.tasks'), [t('task'), t('state'), t('progress'),

@@ -1,11 +1,49 @@
 // SPDX-License-Identifier: Apache-2.0
-// Views that consist of panels, and the heading of a machine's views.
+// What views share: the state in their URL, #/systems/<id>/<view>?name=value,
+// panels, the heading of a machine, and words for its state.
 
 import {fill, h} from './dom.js';
 import {listen} from './events.js';
 import {changeCount, get, may} from './redfish.js';
-import {conditions, health, powerText} from './state.js';
 import {t} from './texts.js';
+
+/** The part of the URL that is shown, null for none: `place`. */
+export const shown = {place: null};
+
+/** Return {path: [segments], params: URLSearchParams} of the present URL. */
+export function here() {
+  const [path, query] = location.hash.replace(/^#\/?/, '').split('?');
+  return {
+    path: path.split('/').filter(Boolean).map(decode),
+    params: new URLSearchParams(query || ''),
+  };
+}
+
+function decode(segment) {
+  try {
+    return decodeURIComponent(segment);
+  } catch {
+    return segment;
+  }
+}
+
+/** Return the URL of a view. */
+export function link(...path) {
+  return '#/' + path.map(encodeURIComponent).join('/');
+}
+
+/** Change a parameter of the present view, without opening it again. */
+export function setParam(name, value) {
+  const {path, params} = here();
+  if (value) {
+    params.set(name, value);
+  } else {
+    params.delete(name);
+  }
+  const query = params.toString();
+  history.replaceState(null, '', link(...path) + (query ? `?${query}` : ''));
+  shown.place = location.hash;
+}
 
 /**
  * Show panels and keep them up to date.
@@ -79,17 +117,39 @@ export function concerns(events, path) {
   });
 }
 
+/** Return the text for a PowerState. */
+export function powerText(state) {
+  return t(`power.${state}`);
+}
+
+/**
+ * Return [level, text] for a Status: ok, warning or critical.
+ * @param {object} status
+ */
+export function health(status) {
+  const level = {OK: 'ok', Warning: 'warning', Critical: 'critical'}[
+    status?.Health] || 'ok';
+  return [level, t(`health.${level}`)];
+}
+
+/** Return the messages of a Status with conditions. */
+export function conditions(status) {
+  return (status?.Conditions || []).map((one) => one.Message);
+}
+
 /** Name, power state and health of a machine, above each of its views. */
 export class Heading {
   /**
-   * @param {string} path of the ComputerSystem
-   * @param {function} title sets the title of the page
+   * @param {object} context of the view, with `system`: path of the
+   *   ComputerSystem, `known`: the ComputerSystem if it has just been read,
+   *   `title`: function that sets the title of the page
    * @param {string} view name of the view
    */
-  constructor(path, title, view) {
-    this.path = path;
+  constructor({system, known, title}, view) {
+    this.path = system;
     this.title = title;
     this.view = view;
+    this.known = known;
     this.name = h('h1', {});
     this.power = h('span', {role: 'status', id: 'power'});
     this.trouble = h('div', {role: 'status'});
@@ -113,7 +173,10 @@ export class Heading {
       this.changes = changeCount();
       this.count += 1;
       const number = this.count;
-      const reading = get(this.path).then((system) => {
+      const answer = this.known ? Promise.resolve(this.known)
+        : get(this.path);
+      this.known = null;
+      const reading = answer.then((system) => {
         if (number > this.last) {
           this.last = number;
           this.show(system);
@@ -167,7 +230,7 @@ export class Heading {
 /**
  * Begin the view of a console: its heading, its URI and its modules.
  * @param {Element} view shows what is missing
- * @param {object} context with `system` and `title`
+ * @param {object} context of the view
  * @param {string} name of the view
  * @param {object} texts `none`: for a machine without it;
  *   `module`, `folder`: what is installed for it
@@ -176,12 +239,11 @@ export class Heading {
  * @returns {Promise<object>} heading, stop (ends the updates), and uri and
  *   modules unless something is missing
  */
-export async function beginConsole(view, {system, title}, name, texts, find,
-  load) {
-  const heading = new Heading(system, title, name);
+export async function beginConsole(view, context, name, texts, find, load) {
+  const heading = new Heading(context, name);
   await heading.refresh();
   const stop = listen((events) => {
-    if (concerns(events, system)) {
+    if (concerns(events, heading.path)) {
       heading.refresh().catch(() => {});
     }
   });
