@@ -103,10 +103,19 @@ class Cluster(protocols.Cluster, typing.Protocol):
         ...
 
 
+class _Judgement(typing.NamedTuple):
+    # What `Machine.version` has found in a version of the cached objects.
+
+    version: vm_cache.Version
+    failures: tuple[Problem | None, ...]
+    needs_sizes: bool
+    generation: int | None
+
+
 class Machine:
     """A VirtualMachine and, while it runs, its VirtualMachineInstance."""
 
-    __slots__ = ('cluster', 'key', 'uid', 'uuid')
+    __slots__ = ('cluster', 'key', 'uid', 'uuid', '_judgement')
 
     def __init__(self, cluster: Cluster, key: ObjectKey, uid: str, uuid: str
                  ) -> None:
@@ -119,6 +128,7 @@ class Machine:
         #: The firmware UUID in lower case with hyphens; the VM's uid if it
         #: has none or shares it with another VM.
         self.uuid = uuid
+        self._judgement: _Judgement | None = None
 
     @property
     def namespace(self) -> str:
@@ -191,18 +201,23 @@ class Machine:
         version = cluster.cache.version(self.key, cluster.vm is not None)
         if version is None or version.identity != (self.uid, self.uuid):
             return None
-        state = cluster.cache.state(self.key)
-        if state is None:
-            return None
-        sizes = None
-        if inventory.needs_sizes(state):
-            sizes = cluster.known_sizes.get(self.uid)
-            if (sizes is None
-                    or sizes[0] != state.vm['metadata'].get('generation')):
+        judgement = self._judgement
+        if judgement is None or judgement.version != version:
+            state = cluster.cache.state(self.key)
+            if state is None:
                 return None
-        return (version, power_state.problem(state),
-                power_state.reconcile_error(state.vm), cluster.gates.version,
-                cluster.media.cdi.served, cluster.media.changes, sizes)
+            judgement = self._judgement = _Judgement(
+                version, power_state.failures(state),
+                inventory.needs_sizes(state),
+                state.vm['metadata'].get('generation'))
+        sizes = None
+        if judgement.needs_sizes:
+            sizes = cluster.known_sizes.get(self.uid)
+            if sizes is None or sizes[0] != judgement.generation:
+                return None
+        return (version, *map(power_state.after_grace, judgement.failures),
+                cluster.gates.version, cluster.media.cdi.served,
+                cluster.media.changes, sizes)
 
     def fetch(self) -> VmState:
         """Read the VM and its VMI from the API."""

@@ -249,11 +249,12 @@ def reconcile_error(vm: objects.VirtualMachine) -> Problem | None:
 
     :returns: None if there is none, or it is younger than `GRACE_SECONDS`
     """
+    return after_grace(_reconcile_failure(vm))
+
+
+def _reconcile_failure(vm: objects.VirtualMachine) -> Problem | None:
     condition = _condition(vm, 'Failure', 'True')
-    if condition is None:
-        return None
-    failure = _condition_failure(condition, vm)
-    return failure if _remaining(failure) <= 0 else None
+    return _condition_failure(condition, vm) if condition else None
 
 
 def problem(state: vm_state.VmState) -> Problem | None:
@@ -264,7 +265,18 @@ def problem(state: vm_state.VmState) -> Problem | None:
 
     :returns: None for a VM that runs, is off or may still start
     """
-    failure = _failure(state)
+    return after_grace(_failure(state))
+
+
+def failures(state: vm_state.VmState) -> tuple[Problem | None, ...]:
+    """Return what `problem` and `reconcile_error` return in the end, if the
+    VM and its VMI do not change.
+    """
+    return _failure(state), _reconcile_failure(state.vm)
+
+
+def after_grace(failure: Problem | None) -> Problem | None:
+    """Return a failure that is a problem by now, else None."""
     return failure if failure and _remaining(failure) <= 0 else None
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import datetime
 import logging
+import typing
 
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.machine import attributes
@@ -86,6 +87,14 @@ def drive_fault(machine: machine.Machine) -> bool:
             and impairment.reason == power_state.IO_ERROR)
 
 
+class _Status(typing.NamedTuple):
+    # Response data of Get Chassis Status, and what they are made from.
+
+    machine: machine.Machine
+    origin: object
+    data: bytes
+
+
 class Chassis(group.Group):
     """Commands about the chassis."""
 
@@ -98,7 +107,7 @@ class Chassis(group.Group):
         # Number of the last one.
         self._identified = 0
         # What it was made from, and its bytes.
-        self._status: tuple[object, bytes] = None, b''
+        self._status: _Status | None = None
         # The uid of the VMI before the last control.
         self._controlled: str | None = None
 
@@ -196,11 +205,22 @@ class Chassis(group.Group):
     def get_chassis_status(self, session: channel.Session,
                            data: bytes) -> bytes:
         """Get Chassis Status (28.2), which clients poll."""
-        machine = self._bmc.machine()
-        origin = machine.version(), self._identify_timer is None
-        if origin[0] is None or origin != self._status[0]:
-            self._status = origin, self._chassis_status(machine)
-        return self._status[1]
+        known = self._status
+        if (known is None or known.origin is None
+                or known.origin != self._origin(known.machine)):
+            machine = self._bmc.machine()
+            origin = self._origin(machine)
+            known = self._status = _Status(
+                machine, origin, self._chassis_status(machine))
+        return known.data
+
+    def _origin(self, machine: machine.Machine) -> object:
+        """Return what changes when the status of a machine does.
+
+        :returns: None while the status cannot be kept
+        """
+        version = machine.version()
+        return version and (version, self._identify_timer is None)
 
     def _chassis_status(self, machine: machine.Machine) -> bytes:
         policy = machine.power_restore_policy()

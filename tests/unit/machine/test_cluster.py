@@ -417,6 +417,20 @@ class ClusterTestCase(base.BaseTestCase):
             'b', firmware=firmware['uuid']))
         self.until(lambda: machine.version() is None)
 
+    def test_failure_changes_version_by_time_alone(self):
+        self.vm['status'] = {'conditions': [{
+            'type': 'Failure', 'status': 'True', 'reason': 'FailedCreate',
+            'lastTransitionTime': '2024-03-05T06:07:08Z'}]}
+        self.api.put('virtualmachines', self.vm)
+        c = self.cluster()
+        machine = c.machine('a')
+        self.until(lambda: not c.gates._refreshing)
+        with mock.patch.object(power_state, 'GRACE_SECONDS', 10 ** 12):
+            before = machine.version()
+            self.assertEqual(before, machine.version())
+        self.assertNotEqual(before, machine.version())
+        self.assertIn('FailedCreate', str(machine.version()))
+
     def test_no_version_while_reads_call_the_api(self):
         self.vm['spec']['instancetype'] = {'name': 'small'}
         self.vm['metadata']['generation'] = 1

@@ -20,6 +20,25 @@ class ChassisTest(bmc_case.BmcTestCase):
             self.assertEqual(
                 (0, bytes((0x60 | (state in on), 0, 0x40, 0))), self.ask(0, 1))
 
+    def test_chassis_status_is_kept_while_version_is_the_same(self):
+        on, off = power_state.PowerState.ON, power_state.PowerState.OFF
+        for version, state, shown in ((1, on, 1), (1, off, 1), (2, off, 0),
+                                      (None, on, 1), (None, off, 0)):
+            self.machine.version.return_value = version
+            self.machine.power_state.return_value = state
+            self.assertEqual((0, bytes((0x60 | shown, 0, 0x40, 0))),
+                             self.ask(0, 1))
+
+    def test_chassis_status_of_a_vm_that_is_gone(self):
+        self.machine.version.return_value = 1
+        self.machine.power_state.return_value = power_state.PowerState.ON
+        self.ask(0, 1)
+        self.find.side_effect = errors.MachineNotFound('vm')
+        self.assertEqual(0, self.ask(0, 1)[0])
+        # As it is without the VM.
+        self.machine.version.return_value = None
+        self.assertEqual((0xCB, b''), self.ask(0, 1))
+
     def test_power_restore_policy(self):
         self.machine.power_state.return_value = power_state.PowerState.OFF
         for number, name in enumerate(('AlwaysOff', 'LastState',
