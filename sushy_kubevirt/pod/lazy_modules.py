@@ -33,7 +33,8 @@ if typing.TYPE_CHECKING:
 
 
 def load(*modules: str,
-         names: abc.Mapping[str, tuple[str, ...]] | None = None) -> None:
+         names: abc.Mapping[str, tuple[str, ...]] | None = None,
+         packages: tuple[str, ...] = ()) -> None:
     """Defer the loading of modules until they are used.
 
     Call it before they are imported. The import of a module that is not
@@ -44,9 +45,12 @@ def load(*modules: str,
     :param names: by the full names of other modules: the functions and classes
         that importers take from them. These are `Name` until the module is
         loaded.
+    :param packages: full names of packages: all modules in them and in their
+        subpackages. The import of a module loads its package.
     """
-    sys.meta_path.insert(0, _Finder({
-        **dict.fromkeys(modules, ()), **(names or {})}))
+    sys.meta_path.insert(0, _Finder(
+        {**dict.fromkeys(modules, ()), **(names or {})},
+        tuple(f'{package}.' for package in packages)))
 
 
 class Name:
@@ -89,10 +93,13 @@ class _Finder:
     """Finder for ``sys.meta_path`` that makes listed modules lazy.
 
     :param names: by the full names of modules: what is made `Name`
+    :param packages: beginnings of the full names of other modules
     """
 
-    def __init__(self, names: abc.Mapping[str, tuple[str, ...]]) -> None:
+    def __init__(self, names: abc.Mapping[str, tuple[str, ...]],
+                 packages: tuple[str, ...]) -> None:
         self._names = names
+        self._packages = packages
 
     def find_spec(self, name: str, path: abc.Sequence[str] | None = None,
                   target: types.ModuleType | None = None
@@ -102,12 +109,14 @@ class _Finder:
             # A submodule expects its package to be loaded; reading any
             # attribute loads it.
             getattr(parent, '__loaded__', None)
-        if name not in self._names:
+        listed = name in self._names
+        if not listed and not name.startswith(self._packages):
             return None
         spec = importlib.machinery.PathFinder.find_spec(name, path, target)
-        if spec is not None and spec.loader is not None:
+        if spec is not None and spec.loader is not None and (
+                listed or spec.submodule_search_locations is None):
             spec.loader = typing.cast('importlib.abc.Loader', _Loader(
-                spec.loader, self._names[name]))
+                spec.loader, self._names.get(name, ())))
         return spec
 
 

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Modules that a BMC's process loads on first use, or never, to save memory.
+"""Modules that a BMC's process loads on first use, or never.
 
-A GET of every resource and a session of IPMI need none of them.
+A GET of every resource and a session of IPMI need none of `RARE` and `NAMES`,
+which saves memory. The modules of `PACKAGES` are those of this project: the
+first answer does not wait for those that it does not need.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ _DRIVERS = 'sushy_tools.emulator.resources.'
 
 #: Modules that are loaded on first use: other drivers, what finds them and
 #: their dependencies, modules for other kinds of accounts, uvicorn's for
-#: several processes, and large modules of the standard library of which
+#: several processes, forms, and modules of the standard library of which
 #: importers use a function or two.
 RARE = (
     'libvirt', 'openstack', 'requests', 'stevedore', 'webob',
@@ -25,13 +27,15 @@ RARE = (
     'uvicorn._subprocess', 'uvicorn.supervisors.basereload',
     'uvicorn.supervisors.multiprocess',
     'argparse', 'bz2', 'calendar', 'click', 'csv', 'decimal',
-    'difflib', 'html', 'logging.config', 'lzma', 'mimetypes',
-    'multiprocessing', 'multiprocessing.connection',
-    'multiprocessing.context', 'shutil', 'xml.etree.ElementTree', 'zipfile',
+    'difflib', 'email.header', 'gzip', 'html', 'linecache', 'locale',
+    'logging.config', 'lzma', 'mimetypes', 'multiprocessing',
+    'multiprocessing.connection', 'multiprocessing.context', 'pickle',
+    'pkgutil', 'shutil', 'tokenize', 'werkzeug.sansio.multipart',
+    'xml.etree.ElementTree', 'zipfile',
 )
 
-#: Modules whose importers take names of them: templates, test clients, and
-#: servers other than `http_server`; and what uvicorn compares with.
+#: Modules whose importers take names of them: templates, forms, test clients,
+#: and servers other than `http_server`; and what uvicorn compares with.
 NAMES = {
     'flask.templating': (
         'DispatchingJinjaLoader', 'Environment',
@@ -39,11 +43,17 @@ NAMES = {
         'render_template_string', 'stream_template',
         'stream_template_string'),
     'configparser': ('RawConfigParser',),
+    'importlib.metadata': ('version',),
     'jinja2': ('BaseLoader', 'FileSystemLoader'),
+    'pprint': ('pformat',),
     'uvicorn.main': ('Server', 'main', 'run'),
+    'werkzeug.formparser': ('FormDataParser', 'default_stream_factory'),
     'werkzeug.serving': ('is_running_from_reloader', 'run_simple'),
     'werkzeug.test': ('Client',),
 }
+
+#: Packages whose modules are all loaded on first use.
+PACKAGES = 'sushy_kubevirt', 'vbmc_kubevirt'
 
 
 class _AppGroup:
@@ -56,14 +66,14 @@ class _AppGroup:
 
 
 def defer() -> None:
-    """Defer `RARE` and `NAMES`; call it before any of them is imported.
+    """Defer `RARE`, `NAMES` and `PACKAGES`; call it before they are imported.
 
     ``flask.cli``, which needs click, is replaced: each Flask application has a
     group of commands for the program ``flask``, which does not run here.
     pycryptodomex uses ctypes where there is no cffi: 2 MiB and a parser of C
     less, and encrypting is no slower.
     """
-    lazy_modules.load(*RARE, names=NAMES)
+    lazy_modules.load(*RARE, names=NAMES, packages=PACKAGES)
     stub = types.ModuleType('flask.cli', defer.__doc__)
     vars(stub)['AppGroup'] = _AppGroup
     sys.modules['flask.cli'] = stub

@@ -7,16 +7,12 @@ One BMC has Redfish, IPMI or both. ``sushy-kubevirt-redfish`` and
 
 from __future__ import annotations
 
-import asyncio
 from collections import abc
-import logging
 import os
 import re
 import sys
 import typing
 
-from sushy_kubevirt.kube import errors
-from sushy_kubevirt.kube import objects
 from sushy_kubevirt.pod import options_file
 from sushy_kubevirt.pod import rare_modules
 
@@ -213,6 +209,12 @@ def _main(program: str, purpose: str, variables: str, argv: list[str] | None,
             f'Settings are environment variables.\n\n{variables}{_END}')
         return 0 if help_requested else 2
     rare_modules.defer()
+    # What is imported from here on is loaded when it is needed.
+    import asyncio
+    import logging
+
+    from sushy_kubevirt.kube import errors
+
     # Before Flask's application is created, which else adds a handler.
     logging.basicConfig(
         level=logging.INFO, stream=sys.stderr,
@@ -268,6 +270,7 @@ def _shared_pod(environ: abc.Mapping[str, str],
         raise Invalid('VIRTBMC_SHARED must be namespace/name of a ConfigMap, '
                       f'not {where!r}')
     health_port = port(environ, 'VIRTBMC_HEALTH_PORT', HEALTH_PORT)
+    from sushy_kubevirt.kube import objects
     from vbmc_kubevirt import shared_pod
     return shared_pod.SharedPod(objects.ObjectKey(*where.split('/')),
                                 environ.get('POD_IP') or '0.0.0.0',
