@@ -380,7 +380,7 @@ def _end_restart(state: vm_state.VmState, abandon: bool = False) -> None:
     other = (vm_state.is_active(vmi)
              and vmi['metadata']['uid'] != restart.get('vmi'))
     if run_strategy.start_pending(vm) and not (other or abandon):
-        if vm_state.start_requested(vm):
+        if vmi_replacement.is_requested(state):
             run_strategy.cancel_pending_start(vm)
         return
     due = off or other

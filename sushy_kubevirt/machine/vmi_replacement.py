@@ -17,6 +17,7 @@ import typing
 from sushy_kubevirt.machine import vm_state
 
 if typing.TYPE_CHECKING:
+    from sushy_kubevirt.kube import objects
     from sushy_kubevirt.machine import protocols
 
 
@@ -27,19 +28,37 @@ def carry_on(machine: protocols.Machine, state: vm_state.VmState) -> bool:
     :returns: False if it has to be called again when `is_ending` is True;
         True if KubeVirt completes the replacement without further requests
     """
-    ending = is_ending(state)
-    if ending and vm_state.start_requested(state.vm):
-        return True     # complete
-    if not ending:
+    if is_requested(state):
+        return True
+    if not is_ending(state):
         if not (state.vmi is not None and state.stopping()
                 and vm_state.grace_period(state.vmi) == 0):
+            if vm_state.start_requested(state.vm):
+                # By an earlier restart. The stop replaces it, but ends the
+                # grace period before: the start would seem to be that of
+                # this restart.
+                _remove_requests(machine, state.vm)
             machine.call('stop', {'gracePeriod': 0})
         return False
     if vm_state.requests(state.vm):
-        machine.patch_status([
-            {'op': 'remove', 'path': '/status/stateChangeRequests'}], state.vm)
+        _remove_requests(machine, state.vm)
     machine.call('start' if state.vmi is None else 'restart')
     return True
+
+
+def _remove_requests(machine: protocols.Machine, vm: objects.VirtualMachine
+                     ) -> None:
+    machine.patch_status([
+        {'op': 'remove', 'path': '/status/stateChangeRequests'}], vm)
+
+
+def is_requested(state: vm_state.VmState) -> bool:
+    """Return True if the start of the next VMI is requested.
+
+    A start that is requested while the VMI is not ending is that of an
+    earlier restart.
+    """
+    return is_ending(state) and vm_state.start_requested(state.vm)
 
 
 def is_ending(state: vm_state.VmState) -> bool:

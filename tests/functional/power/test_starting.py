@@ -227,6 +227,29 @@ class KilledPausedTestCase(machine_case.MachineTestCase):
                            lambda: not self.annotations(machine.name))
 
 
+class KilledHangingTestCase(machine_case.MachineTestCase):
+    """BMCs that are killed while they end a restart that hangs."""
+
+    def test_next_bmc_continues_restart_of_killed_one(self):
+        one = self.bmc(write_deadline=1)
+        for strategy in ('Always', 'RerunOnFailure', 'Manual'):
+            # After the record of the restart, the removal of the earlier
+            # start, and the stop.
+            for writes in (1, 2, 3):
+                machine = self.machine(
+                    strategy, one, off=False, grace=600,
+                    annotations={machine_case.IGNORE_ACPI: 'true'})
+                uid = self.uid(machine.name)
+                machine.reset(R.GRACEFUL_RESTART)
+                self.assertFalse(self.run_bmc(
+                    machine.name, 'reset', 'ForceRestart', writes=writes))
+                self.sandbox.wait_running(machine.name, other_than=uid)
+                self.until('run strategy', lambda: self.strategy(machine.name)
+                           == strategy)
+                self.until('no annotations',
+                           lambda: not self.annotations(machine.name))
+
+
 class OffTestCase(machine_case.MachineTestCase):
 
     def test_machine_that_is_off_stays_off(self):

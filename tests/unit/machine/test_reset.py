@@ -434,9 +434,20 @@ class ReplacedTestCase(ResetTestCase):
         for state in STOPPING, dict(PAUSED, deleting=True, grace=1):
             machine = self.machine('Manual', state,
                                    requests=[fakes.STOP, fakes.START])
+            states = []
+            patch = machine.patch_status
+
+            def patch_status(*args):
+                states.append(copy.deepcopy(machine.state()))
+                return patch(*args)
+
+            machine.patch_status = patch_status
             reset.reset(machine, R.FORCE_RESTART)
-            self.assertEqual(['save', 'stop 0', 'status', 'restart'],
+            self.assertEqual(['save', 'status', 'stop 0', 'status', 'restart'],
                              sent(machine))
+            # The start of the earlier restart does not complete this one.
+            self.assertTrue(vm_state.start_requested(states[0].vm))
+            self.assertIsNone(one_time_boot.desired_vm(states[0]))
 
     def test_stop_while_it_waits(self):
         """ForceOff, by another process, is not undone."""
