@@ -111,14 +111,19 @@ class ObjectCache(typing.Generic[objects.ObjectT]):
                     self._readmits and version == deleted_at)):
                 return False
             del self._tombstones[uid]
-        held = self._entries.get(object_key(obj))
-        if held is not None and not is_newer(version, held.version):
+        if not self.is_news(obj):
             return False
         text = json.dumps(obj, separators=(',', ':')).encode()
         self._dictionary = self._dictionary or text
         entry = Entry(obj, self._link(obj), text, self._dictionary)
         self._entries[entry.key] = entry
         return True
+
+    def is_news(self, obj: objects.ObjectT) -> bool:
+        """Return False if this version, or a newer one, is cached."""
+        held = self._entries.get(object_key(obj))
+        return held is None or is_newer(version_number(
+            obj['metadata'].get('resourceVersion')), held.version)
 
     def remove(self, obj: objects.ObjectT) -> list[Entry[objects.ObjectT]]:
         """Remove an object that a watch reported as deleted, or that no

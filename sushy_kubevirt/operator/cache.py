@@ -67,7 +67,7 @@ class Compressed(object_cache.ObjectCache[objects.ObjectT]):
         :param obj: is not modified
         :returns: whether it was newer than the cached one
         """
-        return super().put(self._keep(obj))
+        return self.is_news(obj) and super().put(self._keep(obj))
 
     def last(self, key: objects.ObjectKey) -> objects.ObjectT | None:
         """Return an object, the caller's own; None if it is not cached."""
@@ -293,7 +293,8 @@ class Secrets:
     def _summarized(self, key: objects.ObjectKey) -> int:
         """Return the version that was summarized; -1 for none."""
         summary = self._summaries.get(key)
-        return -1 if summary is None else _version(summary.obj)
+        return -1 if summary is None else (
+            object_cache.version_number(summary.version) or 0)
 
     async def read(self, key: objects.ObjectKey
                    ) -> secret_summary.Summary | None:

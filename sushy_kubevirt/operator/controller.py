@@ -231,7 +231,7 @@ class Controller:
         for ref in facts.object_refs(bmc):
             if ref.resource in orphaned_rbac.KINDS:
                 self._orphaned_rbac.enqueue(ref.namespace, ref.name)
-        if self._store.bmc(change.key) is not None:
+        if self._store.has_bmc(change.key):
             # Another one of that name.
             return
         self._without_vm.discard(change.key)
@@ -332,7 +332,7 @@ class Controller:
         finally:
             self._metrics.count_reconcile(time.monotonic() - began, failed)
             self._count(key)
-            if self._store.bmc(key) is None:
+            if not self._store.has_bmc(key):
                 # The reconcile may have found that the BMC is deleted before
                 # the watch did, or have stored state after the deletion.
                 self._forget(key)

@@ -83,8 +83,13 @@ class Reconciler:
         body = self._store.bmc(key)
         if body is None or self._must_wait(body):
             return None
-        with workqueue.retried():
-            return await self._reconcile(key, body)
+        tried = self._tried.pop(key, None) or plan.Tried()
+        try:
+            with workqueue.retried():
+                return await self._reconcile(key, body, tried)
+        finally:
+            if tried != plan.Tried():
+                self._tried[key] = tried
 
     def deny(self, hosts: tuple[str, ...]) -> None:
         """Replace the cluster's hosts, which BMCs may not reach.
@@ -106,8 +111,9 @@ class Reconciler:
         return bmc.route is not None and not bmc.deleting
 
     async def _reconcile(self, key: objects.ObjectKey,
-                         body: objects.VirtualMachineBMC) -> float | None:
-        tried, confirmed = self._tried.setdefault(key, plan.Tried()), False
+                         body: objects.VirtualMachineBMC,
+                         tried: plan.Tried) -> float | None:
+        confirmed = False
         # Steps of each object.
         done: collections.Counter[str] = collections.Counter()
         while True:

@@ -344,7 +344,11 @@ class Store:
     def bmc(self, key: objects.ObjectKey) -> objects.VirtualMachineBMC | None:
         """Look up a BMC."""
         return (self.get(bmc_resources.BMC, *key)
-                if key in self._refs else None)
+                if self.has_bmc(key) else None)
+
+    def has_bmc(self, key: objects.ObjectKey) -> bool:
+        """Tell whether there is a BMC."""
+        return key in self._refs
 
     def bmcs(self) -> list[objects.ObjectKey]:
         """Return the keys of all BMCs."""
@@ -374,8 +378,8 @@ class Store:
         """Tell whether another BMC needs the name of `naming.vm_service`."""
         second = naming.vm_service(bmc)
         return (second is not None and second == naming.base(bmc.vm.name)
-                and self.bmc(objects.ObjectKey(
-                    bmc.namespace, bmc.vm.name)) is not None)
+                and self.has_bmc(objects.ObjectKey(
+                    bmc.namespace, bmc.vm.name)))
 
     def objects_of(self, bmc: spec.Bmc
                    ) -> dict[bmc_resources.ObjectRef, objects.Json]:
@@ -391,8 +395,10 @@ class Store:
         self._drop_refs(change.key)
         if refs:
             self._refs[change.key] = refs
+        alone = (change.key,)
         for ref in refs:
-            self._users[ref] = (*self._users.get(ref, ()), change.key)
+            others = self._users.get(ref)
+            self._users[ref] = (*others, change.key) if others else alone
 
     def _drop_refs(self, key: objects.ObjectKey) -> None:
         for ref in self._refs.pop(key, ()):

@@ -25,7 +25,7 @@ class Member:
     :param digest: of its entry
     :param pending: text of an entry that is not written yet; None if it is
     :param recorded: whether the slot is in the cluster
-    :param report: what the pod reported
+    :param report: what the pod reported, see `entry.report`
     :param rights: those that the pod has for it
     :param size: number of characters of the record and the NetworkPolicy
     :param since: time of the digest
@@ -36,7 +36,7 @@ class Member:
     digest: str = ''
     pending: str | None = None
     recorded: bool = False
-    report: entry.Report = entry.Report('', '')
+    report: str = ''
     policy: spec.NetworkPolicy = spec.NetworkPolicy()
     rights: entry.Rights = entry.Rights()
     size: int = 0

@@ -111,7 +111,7 @@ class Shards:
         if place is None:
             return state
         shard, member = place
-        digest, problem = member.report
+        digest, problem = entry.report(member.report)
         is_ready = (shard.deployment is not None
                     and deployments.is_ready(shard.deployment))
         is_current = digest == member.digest != ''
@@ -388,7 +388,7 @@ class Shards:
         data = (reports or {}).get('data') or {}
         changed = []
         for name, member in shard.members.items():
-            report = entry.report(data.get(name, ''))
+            report = data.get(name, '')
             if report != member.report:
                 member.report = report
                 changed.append(objects.ObjectKey(shard.namespace, name))

@@ -16,6 +16,7 @@ A case is a dict. `judged` makes facts of it:
 """
 
 import dataclasses
+import json
 
 from sushy_kubevirt.kube import stored_names
 from sushy_kubevirt.operator import bmc_resources
@@ -106,5 +107,5 @@ def _secrets(bmc, fields, foreign):
 
 
 def _own(bmc, summary, name):
-    return dataclasses.replace(summary, obj={
-        'metadata': naming.metadata(bmc, name)})
+    return dataclasses.replace(summary, metadata=json.dumps(
+        naming.metadata(bmc, name)))
