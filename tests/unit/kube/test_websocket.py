@@ -24,7 +24,7 @@ from sushy_kubevirt.kube import client
 from sushy_kubevirt.kube import connection
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.machine import options
-from tests.unit.kube import test_tls
+from tests.fixtures import authority
 
 PATH = ('/apis/subresources.kubevirt.io/v1/namespaces/lab/'
         'virtualmachineinstances/vm/console')
@@ -230,19 +230,19 @@ class ConnectTest(WebSocketTestCase):
                 server='http://api.test', proxy='socks5://127.0.0.1:1'))
 
     async def test_client_certificate_and_server_name(self):
-        authority = test_tls.Authority()
+        issuer = authority.Authority()
         settings = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, 'pem')
             with open(path, 'w') as stream:
-                stream.write('\n'.join(authority.issue('api', 'api.test')))
+                stream.write('\n'.join(issuer.issue('api', 'api.test')))
             settings.load_cert_chain(path)
         settings.verify_mode = ssl.CERT_REQUIRED
-        settings.load_verify_locations(cadata=authority.pem)
-        cert, key = authority.issue('bmc')
+        settings.load_verify_locations(cadata=issuer.pem)
+        cert, key = issuer.issue('bmc')
         access = connection.Access(
             server=f'https://127.0.0.1:{await self.serve(ssl=settings)}',
-            ca=authority.pem, cert=cert, key=key,
+            ca=issuer.pem, cert=cert, key=key,
             tls_server_name='api.test')
         threads = []
         make = connection.Access.ssl_context
@@ -257,7 +257,7 @@ class ConnectTest(WebSocketTestCase):
         # It may read the system's certificates, which takes a while.
         self.assertNotIn(threading.main_thread(), threads)
         self.assertTrue(threads)
-        for wrong in ({'ca': test_tls.Authority().pem},
+        for wrong in ({'ca': authority.Authority().pem},
                       {'tls_server_name': 'other.test'}):
             with self.assertRaises(errors.Unavailable):
                 await self.connect(dataclasses.replace(access, **wrong))

@@ -9,7 +9,7 @@ import fixtures
 from oslotest import base
 
 from sushy_kubevirt.operator import command_line
-from tests.unit.kube import test_tls
+from tests.fixtures import authority
 
 
 def parse(*words, **environ):
@@ -98,8 +98,8 @@ class OptionsTestCase(base.BaseTestCase):
             self.refused('--upload-proxy-url', text)
         folder = self.useFixture(fixtures.TempDir()).path
         path = os.path.join(folder, 'ca.pem')
-        pem = test_tls.Authority().pem
-        for text in (pem, pem + test_tls.Authority().pem):
+        pem = authority.Authority().pem
+        for text in (pem, pem + authority.Authority().pem):
             with open(path, 'w') as stream:
                 stream.write(text)
             self.assertEqual(text, parse(
