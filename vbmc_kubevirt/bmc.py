@@ -38,21 +38,21 @@ from vbmc_kubevirt import restart_cause
 
 LOG = logging.getLogger(__name__)
 
-Machine: typing.TypeAlias = machine.Machine
-Cluster: typing.TypeAlias = cluster.Cluster
+Machine: typing.TypeAlias = 'machine.Machine'
+Cluster: typing.TypeAlias = 'cluster.Cluster'
+RestartCause: typing.TypeAlias = 'restart_cause.RestartCause'
 Commands: typing.TypeAlias = abc.Mapping[channel.Code, server.Command]
 
 
 class Bmc:
     """BMC of one VM.
 
-    :param commands: `command_table.commands`
+    :param commands: `command_table.commands`; called on first use
     :param connect: called on first use, again after `errors.ConfigError`
     :param name: name for log messages
     :param vm: 'namespace/name'
     :param readers: see `ipmi.server.Server`
     :param writers: see `ipmi.server.Server`
-    :ivar version: version of this program
     :ivar last_error: error text of the last command; '' if it succeeded
     :ivar write_deadline: longest time, in seconds, for the retries of a
         command's request to the cluster, whatever the options of accounts and
@@ -71,22 +71,39 @@ class Bmc:
                  readers: futures.Executor, writers: futures.Executor) -> None:
         self.name = name
         self.users = users
-        self.version = version()
         self.last_error = ''
-        self.restart_cause = restart_cause.RestartCause()
         self.write_deadline = math.inf
         self.client_port = constants.PORT
         self._vm = vm
-        self._uuid = str(uuid.UUID(int=0))
+        self._uuid = ''
         self._connect_backend = connect
         self._lock = threading.Lock()
         self._backend: backends.Backend | None = None
         self._closed = False
         self.on_reset: list[abc.Callable[[], object]] = []
         self.sol = sol.Settings()
-        self.commands = commands(self)
-        self.server = server.Server(name, users, self.commands, self.guid,
-                                    readers, writers, blocking.attempt)
+        self._make_commands = commands
+        self.server = server.Server(
+            name, users, lambda: self.commands, self.guid, readers, writers,
+            blocking.attempt)
+
+    # Made on first use, for which the modules are not loaded before the port
+    # is served.
+
+    @functools.cached_property
+    def restart_cause(self) -> RestartCause:
+        """Why the VM was started."""
+        return restart_cause.RestartCause()
+
+    @functools.cached_property
+    def version(self) -> str:
+        """Version of this program."""
+        return version()
+
+    @functools.cached_property
+    def commands(self) -> Commands:
+        """The commands; read it in the event loop."""
+        return self._make_commands(self)
 
     def _connected(self) -> backends.Backend:
         if self._backend is not None:
@@ -155,7 +172,8 @@ class Bmc:
         order. ``ipmitool`` recognises it: in the order of SMBIOS, the variant
         of a UUID (RFC 4122: 8 to B) would be the version, which is at most 5.
         """
-        return uuid.UUID(self._uuid).bytes[::-1]
+        return (uuid.UUID(self._uuid).bytes[::-1] if self._uuid
+                else bytes(16))
 
     def warm_reset(self) -> None:
         """Drop the state of commands that belongs to clients."""

@@ -8,26 +8,26 @@ that runs it, its signals and its port for probes are `bmc_pod`'s.
 from __future__ import annotations
 
 import asyncio
-from collections import abc
 from concurrent import futures
 import dataclasses
 import functools
 import logging
 import typing
 
-from sushy_kubevirt.machine import cluster
-from sushy_kubevirt.machine import options
 from sushy_kubevirt.pod import prometheus
 from vbmc_kubevirt import backends
 from vbmc_kubevirt import bmc
 from vbmc_kubevirt import bmc_users
 from vbmc_kubevirt import command_table
 from vbmc_kubevirt.ipmi import constants
+from vbmc_kubevirt.ipmi import session20
 from vbmc_kubevirt.ipmi import udp
 from vbmc_kubevirt import metrics
 from vbmc_kubevirt import mounted_secret
 
 if typing.TYPE_CHECKING:
+    from sushy_kubevirt.machine import cluster
+    from sushy_kubevirt.machine import options
     from sushy_kubevirt.pod import redfish_service
 
 LOG = logging.getLogger(__name__)
@@ -65,7 +65,27 @@ class Settings:
     account_management: bool = True
 
 
-Cluster: typing.TypeAlias = cluster.Cluster
+Cluster: typing.TypeAlias = 'cluster.Cluster'
+
+
+def _connect(settings: Settings,
+             redfish: redfish_service.RedfishService | None
+             ) -> backends.Backend:
+    """Make what the commands work on; may block.
+
+    It is called in a thread once the port is served, and loads there what the
+    first login and the first command need.
+    """
+    # The use of an attribute loads a module, see `lazy_modules`.
+    assert session20.AES.block_size and command_table.GROUPS
+    if redfish is None:
+        return backends.OwnBackend(
+            backends.SharedConnection(None, None), settings.machine_options,
+            settings.vm)
+    services = redfish.services
+    return backends.SharedBackend(
+        redfish.cluster, services.state, services.events.log,
+        services.accounts, constants.CLUSTER_DEADLINES)
 
 
 class IpmiService:
@@ -80,19 +100,12 @@ class IpmiService:
     def __init__(self, settings: Settings,
                  redfish: redfish_service.RedfishService | None) -> None:
         self._settings = settings
-        connect: abc.Callable[[], backends.Backend] = functools.partial(
-            backends.OwnBackend, backends.SharedConnection(None, None),
-            settings.machine_options, settings.vm)
-        if redfish is not None:
-            services = redfish.services
-            connect = functools.partial(
-                backends.SharedBackend, redfish.cluster, services.state,
-                services.events.log, services.accounts,
-                constants.CLUSTER_DEADLINES)
         self._account = mounted_secret.MountedAccount(settings.folder)
         self._readers = futures.ThreadPoolExecutor(READERS, 'reader')
         self._bmc = bmc.Bmc(
-            command_table.commands, connect, settings.vm, settings.vm,
+            lambda bmc: command_table.commands(bmc),
+            functools.partial(_connect, settings, redfish), settings.vm,
+            settings.vm,
             bmc_users.BmcUsers(
                 self._account.users, settings.account_management),
             self._readers, futures.ThreadPoolExecutor(WRITERS, 'writer'))

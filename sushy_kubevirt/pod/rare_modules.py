@@ -17,8 +17,8 @@ _DRIVERS = 'sushy_tools.emulator.resources.'
 
 #: Modules that are loaded on first use: other drivers, what finds them and
 #: their dependencies, modules for other kinds of accounts, uvicorn's for
-#: several processes, forms, and modules of the standard library of which
-#: importers use a function or two.
+#: several processes, forms, and modules of which importers use a function or
+#: two. pycryptodomex starts a process, ``file``, when it loads AES.
 RARE = (
     'libvirt', 'openstack', 'requests', 'stevedore', 'webob',
     _DRIVERS + 'systems.fakedriver', _DRIVERS + 'systems.ironicdriver',
@@ -26,12 +26,12 @@ RARE = (
     _DRIVERS + 'vmedia',
     'uvicorn._subprocess', 'uvicorn.supervisors.basereload',
     'uvicorn.supervisors.multiprocess',
-    'argparse', 'bz2', 'calendar', 'click', 'csv', 'decimal',
-    'difflib', 'email.header', 'gzip', 'html', 'linecache', 'locale',
-    'logging.config', 'lzma', 'mimetypes', 'multiprocessing',
-    'multiprocessing.connection', 'multiprocessing.context', 'pickle',
-    'pkgutil', 'shutil', 'tokenize', 'werkzeug.sansio.multipart',
-    'xml.etree.ElementTree', 'zipfile',
+    'Cryptodome.Cipher.AES', 'argparse', 'asyncio.sslproto', 'bz2', 'calendar',
+    'click', 'csv', 'decimal', 'difflib', 'email.header', 'gzip', 'html',
+    'linecache', 'locale', 'logging.config', 'lzma', 'mimetypes',
+    'multiprocessing', 'multiprocessing.connection', 'multiprocessing.context',
+    'pickle', 'pkgutil', 'shutil', 'ssl', 'tokenize', 'uuid',
+    'werkzeug.sansio.multipart', 'xml.etree.ElementTree', 'zipfile',
 )
 
 #: Modules whose importers take names of them: templates, forms, test clients,

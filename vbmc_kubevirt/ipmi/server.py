@@ -96,6 +96,8 @@ class Server:
     :param name: BMC name for log messages
     :param users: asked for every packet and every second: a session ends when
         its user has changed
+    :param commands: called in the event loop before the first command in a
+        session
     :param guid: returns the managed system's GUID, 16 bytes
     :param readers: executor for commands that do not modify the VM
     :param writers: executor for commands that do
@@ -112,7 +114,8 @@ class Server:
     """
 
     def __init__(self, name: str, users: users.Users,
-                 commands: abc.Mapping[channel.Code, Command],
+                 commands: abc.Callable[
+                     [], abc.Mapping[channel.Code, Command]],
                  guid: abc.Callable[[], bytes], readers: futures.Executor,
                  writers: futures.Executor,
                  attempt: abc.Callable[..., typing.Any]) -> None:
@@ -125,7 +128,8 @@ class Server:
         self.read_pause = 0.0
         self.sessions_opened = self.sessions_refused = 0
         self._users = users
-        self._commands = commands
+        self._make_commands = commands
+        self._commands: abc.Mapping[channel.Code, Command] = {}
         self._guid = guid
         capabilities = functools.partial(
             channel.authentication_capabilities, self.v15_login_possible)
@@ -504,6 +508,8 @@ class Server:
             if target is not None:
                 self._sessions.end(target)
             return
+        if not self._commands:
+            self._commands = self._make_commands()
         command = self._commands.get(code)
         if command is None:
             refusal = constants.Completion.INVALID_COMMAND

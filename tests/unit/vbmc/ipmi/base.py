@@ -60,7 +60,7 @@ class ServerTestCase(unittest.IsolatedAsyncioTestCase):
         self.addCleanup(self.writers.shutdown)
         self.addCleanup(self.unblock.set)
         self.server = server.Server(
-            'vm', users.Users(self.users), self.commands, lambda: GUID,
+            'vm', users.Users(self.users), lambda: self.commands, lambda: GUID,
             self.readers, self.writers, self.attempt)
         self.socket = client.Socket()
         loop = asyncio.get_running_loop()

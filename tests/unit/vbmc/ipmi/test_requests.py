@@ -59,7 +59,7 @@ class RequestTest(base.ServerTestCase):
 
     async def test_session_is_worth_nothing_at_another_server(self):
         other = server.Server(
-            'other', users.Users(self.users), self.commands,
+            'other', users.Users(self.users), lambda: self.commands,
             lambda: base.GUID, self.readers, self.writers, self.attempt)
         other.start(self.socket)
         self.addCleanup(other.stop)

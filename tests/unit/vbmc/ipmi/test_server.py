@@ -123,7 +123,7 @@ class MetricsTest(base.ServerTestCase):
 class SocketTest(unittest.IsolatedAsyncioTestCase):
 
     async def test_serves_udp_socket_after_noise_and_icmp_errors(self):
-        one = server.Server('vm', users.Users(lambda: ()), {},
+        one = server.Server('vm', users.Users(lambda: ()), dict,
                             lambda: base.GUID, None, None, None)
         loop = asyncio.get_running_loop()
         sock = udp.open_socket('127.0.0.1', 0)

@@ -19,7 +19,7 @@ class PingTest(unittest.IsolatedAsyncioTestCase):
         for listens, pinged in (('127.0.0.1', '127.0.0.1'), ('::1', '::1'),
                                 ('::', '::'), ('::', '127.0.0.1'),
                                 ('0.0.0.0', '0.0.0.0')):
-            one = server.Server('vm', None, {}, lambda: b'', None, None,
+            one = server.Server('vm', None, dict, lambda: b'', None, None,
                                 None)
             sock = udp.open_socket(listens, 0)
             one.start(sock)
