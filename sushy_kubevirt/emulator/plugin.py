@@ -157,7 +157,7 @@ def enable() -> None:
         if misuse := state.misuse(environ):
             LOG.error('Request refused: %s', misuse)
             return _refuse(environ, start_response, 503, misuse)
-        stored = state.responses.find(environ)
+        stored = state.responses.find_parsed(environ)
         if stored is not None:
             start_response(stored.status, stored.headers)
             return [stored.body]

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Connections of `http_server`: uvicorn's protocol, with deadlines.
 
-A response that `Server.find` knows is sent at once; other requests go to the
-application by ASGI.
+A response that `Server.find` knows is sent at once, without parsing the
+request; other requests go to the application by ASGI.
 """
 
 from __future__ import annotations
@@ -17,8 +17,6 @@ import logging
 import re
 import socket
 import sys
-import threading
-import types
 import typing
 from urllib import parse
 
@@ -27,8 +25,8 @@ from uvicorn.protocols.http import httptools_impl
 
 from sushy_kubevirt.bmc import shares
 from sushy_kubevirt.pod import fairness
-from sushy_kubevirt.redfish.protocol import authentication
 from sushy_kubevirt.redfish.protocol import http_framing
+from sushy_kubevirt.redfish.protocol import response_cache
 from sushy_kubevirt.redfish.protocol import server_errors
 
 if typing.TYPE_CHECKING:
@@ -39,7 +37,6 @@ if typing.TYPE_CHECKING:
     from uvicorn import server as uvicorn_server
 
     from sushy_kubevirt.kube import objects
-    from sushy_kubevirt.redfish.protocol import response_cache
     from sushy_kubevirt.redfish.protocol import websocket
 
 LOG = logging.getLogger(__name__)
@@ -70,6 +67,9 @@ PROBE_USER_AGENT = 'sushy-kubevirt-probe'
 #: 256 KiB. A TLS record has 16 KiB.
 sslproto.SSLProtocol.max_size = 2 ** 15
 
+#: End of a request without a body.
+_END = b'\r\n\r\n'
+
 #: A request line, with a method of any name (RFC 9110, section 5.6.2).
 _REQUEST_LINE = re.compile(rb"[\w!#$%&'*+.^`|~-]+ \S+ HTTP/1\.[01]\r\n")
 
@@ -80,11 +80,6 @@ CONNECTION, ENVIRON = 'sushy_kubevirt.protocol', 'sushy_kubevirt.environ'
 Receive: typing.TypeAlias = 'abc.Callable[[], abc.Awaitable[objects.Json]]'
 Send: typing.TypeAlias = (
     'abc.Callable[[objects.Json], abc.Coroutine[None, None, None]]')
-
-# In place of uvicorn's cycle of a request that needs none.
-_ANSWERED = typing.cast(httptools_impl.RequestResponseCycle,
-                        types.SimpleNamespace(response_complete=True,
-                                              message_event=threading.Event()))
 
 
 class _Refused(Exception):
@@ -104,7 +99,7 @@ class Server(typing.Protocol):
     config: uvicorn.Config
     state: uvicorn_server.ServerState
     fairness: fairness.Fairness | None
-    find: abc.Callable[[wsgi.WSGIEnvironment], response_cache.Response | None]
+    find: abc.Callable[[bytes], response_cache.Response | None]
 
     @property
     def tls(self) -> bool:
@@ -114,8 +109,8 @@ class Server(typing.Protocol):
     def stopping(self) -> bool:
         """Whether it was told to stop."""
 
-    def headers(self) -> list[tuple[bytes, bytes]]:
-        """Return the headers of all responses."""
+    def lines(self) -> bytes:
+        """Return the headers of all responses, serialized."""
 
     def watch(self, end: float) -> None:
         """Check all deadlines at a time, or before."""
@@ -158,6 +153,10 @@ class Connection(httptools_impl.HttpToolsProtocol):
         self._refused = False
         self._lines = 0
         self._completed = False
+        # Whether the parser is within a request.
+        self._parsing = False
+        # See `response_cache.digest`; None for what may be no whole request.
+        self._digest: bytes | None = None
         self.serving: asyncio.Task[None] | None = None
         self._websocket: websocket.WebSocket | None = None
         # What follows a request with the header Upgrade.
@@ -200,15 +199,6 @@ class Connection(httptools_impl.HttpToolsProtocol):
             # The TLS handshake ends when it reads the end of the stream.
             with contextlib.suppress(OSError):
                 self._sock.shutdown(socket.SHUT_RDWR)
-
-    def _identify(self, account: str) -> bool:
-        """Note whose connection it is. Thread-safe.
-
-        :param account: name of the account that has sent a request
-        :returns: whether the account may have one more in progress
-        """
-        self.account = account
-        return True
 
     # asyncio.Protocol
 
@@ -257,6 +247,8 @@ class Connection(httptools_impl.HttpToolsProtocol):
             if len(self._behind) > _MAX_LINE_BYTES:
                 self.abort()
             return
+        if self._answer(data):
+            return
         if not self._receiving and self.client_turn:
             # The first bytes of the next request.
             self._receiving = True
@@ -295,7 +287,8 @@ class Connection(httptools_impl.HttpToolsProtocol):
             self.abort()
             return
         self.wait_for_server(None)
-        self.transport.write(head(status, self._server.headers(), headers))
+        self.transport.write(self._head(
+            int(status[:3]), http_framing.lines(headers)))
         client = self._websocket = upgrade.connect(
             0 if self._server.fairness is None else fairness.PAUSE_SECONDS)
         client.connection_made(typing.cast(asyncio.Transport, _Transport(
@@ -327,20 +320,29 @@ class Connection(httptools_impl.HttpToolsProtocol):
             cycle.disconnected = True
             cycle.message_event.set()
         host = dict(self.headers or ()).get(b'host')
-        phrase, headers, body = server_errors.response(
+        _, headers, body = server_errors.response(
             code, scheme=self.scheme or 'http',
             host=None if host is None else host.decode('latin-1'))
-        self.transport.write(head(
-            f'{code} {phrase}', self._server.headers(), headers.items())
-            + body)
+        self.transport.write(self._head(
+            code, http_framing.lines(headers.items())) + body)
         if self.transport.can_write_eof():
             self.transport.write_eof()
         self.wait_for_client(DRAIN_SECONDS)
+
+    def _head(self, code: int, lines: bytes) -> bytes:
+        """Return status line and headers of a response, as uvicorn's.
+
+        :param code: HTTP status code
+        :param lines: its own headers, serialized
+        """
+        return b''.join((httptools_impl.STATUS_LINE[code],
+                         self._server.lines(), lines, b'\r\n'))
 
     # Callbacks of the parser
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
+        self._parsing = True
         self._lines = 0
 
     def on_headers_complete(self) -> None:
@@ -352,18 +354,17 @@ class Connection(httptools_impl.HttpToolsProtocol):
         self._check_lines()
         self._lines = 0
         environ = self._environ(version)
-        # Not while the client leaves responses unread: the application's
-        # wait until they are sent, and no further request is read.
-        if not self.flow.write_paused and not self.pipeline and (
-                self.cycle is None or self.cycle.response_complete):
-            response = self._server.find(environ)
-            if response is not None:
-                self._answer(environ, response, version)
-                return
         code = http_framing.check(environ)
         if code is not None:
             raise _Refused(code)
-        self._server.headers()      # sets the date
+        if (self._digest is not None and version == '1.1'
+                and self.parser.should_keep_alive()
+                # The parser reads nothing after such a request.
+                and not self.parser.should_upgrade()
+                # uvicorn sends an interim response first.
+                and not self.expect_100_continue):
+            environ[response_cache.DIGEST] = self._digest
+        self._server.lines()        # sets the date
         scope = typing.cast(dict[str, typing.Any], self.scope)
         scope[CONNECTION], scope[ENVIRON] = self, environ
         super().on_headers_complete()
@@ -374,33 +375,48 @@ class Connection(httptools_impl.HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         self._check_lines()     # with the trailers
-        self._receiving = False
+        self._receiving = self._parsing = False
         self._completed = True
         super().on_message_complete()
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
         self._unset_keepalive_if_required()
-        self._wait_for_request()
-
-    def _wait_for_request(self) -> None:
         if not self.pipeline:
             self.wait_for_client(SEND_SECONDS)
 
-    def _answer(self, environ: wsgi.WSGIEnvironment,
-                response: response_cache.Response, version: str) -> None:
-        """Send a cached response."""
-        keep_alive = (version == '1.1' and self.parser.should_keep_alive()
-                      # The parser reads nothing after such a request.
-                      and not self.parser.should_upgrade())
-        self.log(environ, int(response.status[:3]))
-        self.transport.write(head(
-            response.status, self._server.headers(), response.headers,
-            b'' if keep_alive else b'connection: close\r\n') + response.body)
-        self.cycle = _ANSWERED
-        if not keep_alive:
-            self.transport.close()
-        self._wait_for_request()
+    def _answer(self, data: bytes) -> bool:
+        """Send the cached response to a request, if there is one.
+
+        Only to a request without others before, behind or beside it. Not while
+        the client leaves responses unread: the application's wait until they
+        are sent, and no further request is read.
+
+        :param data: what was received
+        :returns: whether a response was sent
+        """
+        self._digest = None
+        if (self._parsing or not data.endswith(_END)
+                or data.find(_END) != len(data) - len(_END)
+                or len(data) > _MAX_LINE_BYTES
+                or self.flow.write_paused or self.pipeline
+                or self.cycle is not None
+                and not self.cycle.response_complete):
+            return False
+        self._digest = response_cache.digest(self.scheme or '', data)
+        response = self._server.find(self._digest)
+        if response is None:
+            return False
+        if response.conditions.account is not None:
+            self.account = response.conditions.account.name
+        code = int(response.status[:3])
+        self.transport.write(
+            self._head(code, response.lines) + response.body)
+        # Written while the client reads the response.
+        self.log(response.environ, code)
+        self._receiving = False
+        self.wait_for_client(SEND_SECONDS)
+        return True
 
     def log(self, environ: wsgi.WSGIEnvironment, code: int) -> None:
         """Log a request, unless it is a successful probe."""
@@ -441,7 +457,6 @@ class Connection(httptools_impl.HttpToolsProtocol):
             'wsgi.multiprocess': False,
             'wsgi.run_once': False,
             'sushy_kubevirt.socket': self._sock,
-            authentication.IDENTIFY: self._identify,
         }
         for name, value in self.headers:
             key = _key(name)
@@ -481,24 +496,3 @@ def _key(name: bytes) -> str | None:
         return None
     key = name.decode('latin-1').upper().replace('-', '_')
     return key if key in ('CONTENT_TYPE', 'CONTENT_LENGTH') else 'HTTP_' + key
-
-
-def head(status: str, *parts: bytes | abc.Iterable[
-        tuple[bytes, bytes] | tuple[str, str]]) -> bytes:
-    """Serialize status line and headers.
-
-    :param parts: headers, or lines
-    """
-    lines = [b'HTTP/1.1 ', status.encode(), b'\r\n']
-    for part in parts:
-        if isinstance(part, bytes):
-            lines.append(part)
-            continue
-        for name, value in part:
-            lines += [_bytes(name), b': ', _bytes(value), b'\r\n']
-    lines.append(b'\r\n')
-    return b''.join(lines)
-
-
-def _bytes(text: bytes | str) -> bytes:
-    return text.encode('latin-1') if isinstance(text, str) else text

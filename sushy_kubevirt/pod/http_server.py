@@ -38,6 +38,7 @@ from sushy_kubevirt.pod import fairness
 from sushy_kubevirt.pod import http_connection
 from sushy_kubevirt.pod import request_body
 from sushy_kubevirt.redfish.protocol import authentication
+from sushy_kubevirt.redfish.protocol import http_framing
 from sushy_kubevirt.redfish.protocol import server_errors
 from sushy_kubevirt.redfish.services import server_threads
 
@@ -88,21 +89,23 @@ class Server:
     :param port: TCP port; 0 for a free one, then stored in `port`
     :param certificate: None for plain HTTP
     :param max_connections: default: `MAX_CONNECTIONS`
-    :param find: returns None to call the application; must not block
+    :param find: see `response_cache.ResponseCache.find`
     :param fairness: if other servers of the process have other clients
     """
 
     # Set by `run`.
     _loop: asyncio.AbstractEventLoop
 
+    # Set by `lines`.
+    _lines: bytes
+
     def __init__(
             self, address: str, port: int, app: types.WSGIApplication,
             certificate: certificate.Certificate
             | certificate.CertificateInMemory | None = None,
             max_connections: int | None = None,
-            find: abc.Callable[[types.WSGIEnvironment],
-                               response_cache.Response | None
-                               ] = lambda environ: None,
+            find: abc.Callable[[bytes], response_cache.Response | None
+                               ] = lambda digest: None,
             fairness: fairness.Fairness | None = None) -> None:
         self.socket = socket.socket(
             socket.AF_INET6 if ':' in address else socket.AF_INET)
@@ -176,15 +179,18 @@ class Server:
         self.socket.close()
         await self._drain()
 
-    def headers(self) -> list[tuple[bytes, bytes]]:
-        """Return the headers of all responses."""
+    def lines(self) -> bytes:
+        """Return the headers of all responses, serialized."""
         now = int(time.time())
         if now != self._date:
             self._date = now
+            headers = [('server', 'sushy-kubevirt'),
+                       ('date', email.utils.formatdate(now, usegmt=True))]
+            self._lines = http_framing.lines(headers)
+            # uvicorn's.
             self.state.default_headers = [
-                (b'server', b'sushy-kubevirt'),
-                (b'date', email.utils.formatdate(now, usegmt=True).encode())]
-        return self.state.default_headers
+                (name.encode(), value.encode()) for name, value in headers]
+        return self._lines
 
     # Connections
 

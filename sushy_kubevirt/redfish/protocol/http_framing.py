@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Strict checks of HTTP/1 messages, for all servers (RFC 9112).
+"""HTTP/1 messages: strict checks, for all servers (RFC 9112).
 
 What a proxy and a server can understand differently is refused: lines, Host,
 Transfer-Encoding, chunks. `check` is for a request of any server;
@@ -104,6 +104,12 @@ def check_lines(lines: abc.Sequence[bytes]) -> bool:
     return (_REQUEST_LINE.fullmatch(lines[0]) is not None
             and lines[-1] == b'\r\n'
             and all(map(_FIELD_LINE.fullmatch, lines[1:-1])))
+
+
+def lines(headers: abc.Iterable[tuple[str, str]]) -> bytes:
+    """Serialize the headers of a response (section 5), as uvicorn does."""
+    return ''.join(f'{name.lower()}: {value}\r\n'
+                   for name, value in headers).encode('latin-1')
 
 
 class ChunkedBody(io.RawIOBase):

@@ -8,9 +8,12 @@ each request. So a change of the VM is visible at once, and a request with a
 changed password or an ended session is not answered. Routes whose responses
 depend on more, such as the time, are not cached (`routing.Route.cached`).
 
-The cache is in front of Flask, which takes most of the time of a GET. Clients
-can fill it by GETs with other headers, also without login, and then displace
-their own responses only, see `shares`.
+The cache is in front of Flask, which takes most of the time of a GET. A server
+that can tell that what it has received is a whole request looks for its bytes
+before it parses them (`digest`, `ResponseCache.find`); the application looks
+for the parsed request of others (`ResponseCache.find_parsed`). Clients can
+fill the cache by GETs with other headers, also without login, and then
+displace their own responses only, see `shares`.
 """
 
 from __future__ import annotations
@@ -27,6 +30,7 @@ import flask
 from sushy_kubevirt.kube import blocking
 from sushy_kubevirt.redfish.protocol import application
 from sushy_kubevirt.redfish.protocol import authentication
+from sushy_kubevirt.redfish.protocol import http_framing
 from sushy_kubevirt.redfish.protocol import internal_requests
 from sushy_kubevirt.redfish.protocol import request_validation
 from sushy_kubevirt.redfish.protocol import routing
@@ -43,18 +47,25 @@ MAX_BYTES, MAX_BODY_BYTES = 2 ** 20, 2 ** 16
 #: That of all responses of one of many BMCs of a process.
 SHARED_BYTES = 2 ** 17
 
-#: Bytes that an entry takes besides its body, about.
+#: Bytes that an entry takes besides its body and what is kept of the request,
+#: about.
 _OVERHEAD = 2048
 
 _READS = ('GET', 'HEAD')
 
-# Environ keys: digest of the request, and the `_Conditions` of its response.
-_DIGEST = internal_requests.PREFIX + 'digest'
+#: Environ key of the digest of the request, by which its response is stored.
+#: A server that has looked for it sets it.
+DIGEST = internal_requests.PREFIX + 'digest'
+
+# Environ key of the `_Conditions` of its response.
 _CONDITIONS = internal_requests.PREFIX + 'conditions'
 
 # What a request consists of, besides its headers.
 _PARTS = ('REQUEST_METHOD', 'SCRIPT_NAME', 'PATH_INFO', 'QUERY_STRING',
           'REQUEST_URI', 'RAW_URI', 'SERVER_PROTOCOL', 'wsgi.url_scheme')
+
+# What is kept of the environ, for logs and observers.
+_LOGGED = 'REQUEST_METHOD', 'REQUEST_URI', 'SERVER_PROTOCOL', 'HTTP_USER_AGENT'
 
 # Makes digests, which contain passwords and tokens, useless elsewhere.
 _KEY = secrets.token_bytes(32)
@@ -66,11 +77,15 @@ class Response(typing.NamedTuple):
     """A response that may be sent again.
 
     :ivar status: status line without the version, such as ``200 OK``
+    :ivar lines: the headers, serialized
+    :ivar environ: of the request, what logs and observers need of it
     """
 
     status: str
     headers: _Headers
+    lines: bytes
     body: bytes
+    environ: types.WSGIEnvironment
     conditions: _Conditions
 
     @property
@@ -95,7 +110,7 @@ class ResponseCache:
         self.observers: list[
             abc.Callable[[types.WSGIEnvironment, Response], None]] = []
 
-    def find(self, environ: types.WSGIEnvironment) -> Response | None:
+    def find_parsed(self, environ: types.WSGIEnvironment) -> Response | None:
         """Find the response to a request. Does not wait for anything.
 
         :param environ: of the request, unchanged since it came
@@ -104,10 +119,22 @@ class ResponseCache:
         if (environ['REQUEST_METHOD'] not in _READS
                 or environ.get('CONTENT_LENGTH') not in (None, '', '0')
                 or 'HTTP_TRANSFER_ENCODING' in environ):
+            environ.pop(DIGEST, None)
             return None
-        if _DIGEST in environ:
+        if DIGEST in environ:
             return None     # the server has looked already
-        digest = environ[_DIGEST] = _digest(environ)
+        environ[DIGEST] = _digest_parsed(environ)
+        response = self.find(environ[DIGEST])
+        if response is not None and response.conditions.account is not None:
+            authentication.identify(environ, response.conditions.account)
+        return response
+
+    def find(self, digest: bytes) -> Response | None:
+        """Find the response to a request. Does not wait for anything.
+
+        :param digest: of the request
+        :returns: None if the application has to be called
+        """
         with self._lock:
             response = self._responses.get(digest)
             if response is None:
@@ -119,21 +146,20 @@ class ResponseCache:
                 return None
         except blocking.WouldBlock:
             return None
-        if response.conditions.account is not None:
-            authentication.identify(environ, response.conditions.account)
         for observe in self.observers:
-            observe(environ, response)
+            observe(response.environ, response)
         return response
 
     def call(self, app: types.WSGIApplication, environ: types.WSGIEnvironment,
              start_response: types.StartResponse) -> abc.Iterable[bytes]:
         """Call an application, and store its response if that is possible.
 
-        :param environ: of a request for which `find` has found nothing
+        :param environ: of a request for which `find_parsed` has found nothing
         """
-        digest = environ.get(_DIGEST)
+        digest = environ.get(DIGEST)
         if digest is None:
             return app(environ, start_response)
+        request = {name: environ.get(name) for name in _LOGGED}
         head: list[tuple[str, _Headers]] = []
 
         def start(status: str, headers: _Headers, exc_info: typing.Any = None
@@ -152,7 +178,10 @@ class ResponseCache:
                 answer.close()
         # The machine may have changed while its properties were read.
         if len(body) <= MAX_BODY_BYTES and conditions.hold():
-            self._store(digest, Response(*head[0], body, conditions))
+            status, headers = head[0]
+            self._store(digest, Response(
+                status, headers, http_framing.lines(headers), body, request,
+                conditions))
         return [body]
 
     def clear(self) -> None:
@@ -194,7 +223,7 @@ def note_conditions() -> None:
     """
     request = application.request()
     environ = request.environ
-    if _DIGEST not in environ or request.url_rule is None:
+    if DIGEST not in environ or request.url_rule is None:
         return      # an internal request, or a change
     query = environ.get(request_validation.QUERY)
     if (not routing.current().of(request.endpoint).cached
@@ -250,12 +279,26 @@ class _Conditions:
 
 
 def _size(response: Response) -> int:
-    return _OVERHEAD + len(response.body)
+    return _OVERHEAD + len(response.body) + sum(
+        len(text or '') for text in response.environ.values())
 
 
-def _digest(environ: types.WSGIEnvironment) -> bytes:
+def digest(scheme: str, request: bytes) -> bytes:
+    """Return what a request is found by, see `ResponseCache.find`.
+
+    :param scheme: ``http`` or ``https``
+    :param request: its bytes
+    """
+    # No parsed request begins with a scheme.
+    return _keyed(scheme.encode() + request)
+
+
+def _digest_parsed(environ: types.WSGIEnvironment) -> bytes:
     parts = [f'{name}={environ.get(name)}' for name in _PARTS]
     parts += [f'{name}={value}' for name, value in environ.items()
               if name.startswith('HTTP_')]
-    return hashlib.blake2b('\n'.join(parts).encode(errors='surrogatepass'),
-                           digest_size=32, key=_KEY).digest()
+    return _keyed('\n'.join(parts).encode(errors='surrogatepass'))
+
+
+def _keyed(text: bytes) -> bytes:
+    return hashlib.blake2b(text, digest_size=32, key=_KEY).digest()

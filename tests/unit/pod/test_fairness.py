@@ -7,6 +7,7 @@ import fixtures
 
 from sushy_kubevirt.pod import fairness
 from sushy_kubevirt.pod import http_server
+from sushy_kubevirt.redfish.protocol import response_cache
 from tests.unit.pod import test_http_server
 
 TIMEOUT = test_http_server.TIMEOUT
@@ -22,7 +23,7 @@ class FairnessTestCase(test_http_server.HttpServerTestCase):
         self.order = []
         self.servers = [http_server.Server(
             '127.0.0.1', 0, self.app, fairness=fairness.Fairness(),
-            find=lambda environ, number=number: self.order.append(number))
+            find=lambda digest, number=number: self.order.append(number))
             for number in range(2)]
         self.server = self.servers[0]
         self.thread = threading.Thread(target=test_http_server.run,
@@ -46,8 +47,11 @@ class FairnessTestCase(test_http_server.HttpServerTestCase):
     def test_failure_of_one_request_does_not_delay_others(self):
         self.set('_SHARE_SECONDS', 1e-9)     # the others wait in a queue
 
-        def find(environ):
-            if environ['PATH_INFO'] == '/fail':
+        failing = response_cache.digest(
+            'http', b'GET /fail HTTP/1.1\r\nHost: x\r\n\r\n')
+
+        def find(digest):
+            if digest == failing:
                 raise OSError('Too many open files')
 
         self.server.find = find

@@ -27,6 +27,8 @@ from sushy_kubevirt.pod import http_server
 from sushy_kubevirt.pod import redfish_probe
 from sushy_kubevirt.pod import request_body
 from sushy_kubevirt.redfish.protocol import authentication
+from sushy_kubevirt.redfish.protocol import http_framing
+from sushy_kubevirt.redfish.protocol import response_cache
 from sushy_kubevirt.redfish.protocol import websocket
 from sushy_kubevirt.redfish.services import server_threads
 
@@ -34,6 +36,16 @@ TIMEOUT = 30
 
 GET = b'GET /x HTTP/1.1\r\nHost: x\r\n\r\n'
 LOGIN = b'GET /login/%s HTTP/1.1\r\nHost: x\r\n\r\n'
+
+
+def cached_response(body, path='/x'):
+    """Return what `Server.find` finds for a GET of a path."""
+    headers = [('Content-Length', str(len(body)))]
+    return response_cache.Response(
+        '200 OK', headers, http_framing.lines(headers), body, {
+            'REQUEST_METHOD': 'GET', 'REQUEST_URI': path,
+            'SERVER_PROTOCOL': 'HTTP/1.1'},
+        types.SimpleNamespace(account=None))
 
 
 class Application:
@@ -48,9 +60,11 @@ class Application:
         self.pieces = queue.SimpleQueue()
         #: Function of the path of each request.
         self.observe = len
+        self.environs = []
 
     def __call__(self, environ, start_response):
         path = environ['PATH_INFO']
+        self.environs.append(environ)
         self.observe(path)
         length = environ.get('CONTENT_LENGTH', '')
         if path.startswith('/login/'):
@@ -443,13 +457,11 @@ class RequestTestCase(HttpServerTestCase):
         self.assert_closed(sock)
 
     def test_underscores_in_header_names_are_ignored(self):
-        found = []
-        self.server.find = lambda environ: found.append(environ)
         self.answer(self.send(
             b'GET /a%2Fb%C3%A9?c=%20 HTTP/1.1\r\nHost: x\r\n'
             b'X_Y: 1\r\nX-Y: 2\r\n'
             b'x-y: 3\r\nContent-Type: t\r\n\r\n'))
-        [environ] = found
+        [environ] = self.app.environs
         self.assertEqual(
             ['2,3', 't', '/a/b\xc3\xa9', 'c=%20', '/a%2Fb%C3%A9?c=%20'],
             [environ[name] for name in (
@@ -457,10 +469,9 @@ class RequestTestCase(HttpServerTestCase):
                 'REQUEST_URI')])
 
     def test_known_response_is_sent_without_application(self):
-        known = types.SimpleNamespace(
-            status='200 OK', headers=[('Content-Length', '2')], body=b'{}')
-        self.server.find = lambda environ: (
-            known if environ['PATH_INFO'] == '/known' else None)
+        self.server.find = {response_cache.digest(
+            'http', GET.replace(b'/x', b'/known')):
+                cached_response(b'{}', '/known')}.get
         sock = self.connect()
         for path in '/known', '/x', '/known', '/known':
             sock.sendall(b'GET %s HTTP/1.1\r\nHost: x\r\n\r\n' % path.encode())
@@ -468,8 +479,9 @@ class RequestTestCase(HttpServerTestCase):
             self.assertEqual(path == '/known', body == b'{}')
         self.assertTrue(self.app.called.acquire(blocking=False))
         self.assertFalse(self.app.called.acquire(blocking=False))
-        self.assertEqual(
-            3, self.log.output.count('"GET /known HTTP/1.1" 200'))
+        # The last line may be written after the response.
+        self.wait_for(lambda: 3 == self.log.output.count(
+            '"GET /known HTTP/1.1" 200'))
         # Behind a request that the application has not answered yet.
         sock.sendall(b'GET /wait HTTP/1.1\r\nHost: x\r\n\r\n'
                      b'GET /known HTTP/1.1\r\nHost: x\r\n'
@@ -480,20 +492,19 @@ class RequestTestCase(HttpServerTestCase):
 
     def test_request_for_another_protocol_closes_connection(self):
         """A client that asked for HTTP/2 may send its next request."""
-        known = types.SimpleNamespace(
-            status='200 OK', headers=[('Content-Length', '2')], body=b'{}')
-        for answer in known, None:
-            self.server.find = lambda environ, answer=answer: answer
-            sock = self.send(
-                b'GET /x HTTP/1.1\r\nHost: x\r\n'
-                b'Connection: Upgrade, HTTP2-Settings\r\n'
-                b'Upgrade: h2c\r\nHTTP2-Settings: AAMAAABk\r\n\r\n')
-            response = client.HTTPResponse(sock)
-            response.begin()
-            self.assertEqual(200, response.status)
-            self.assertEqual('close', response.getheader('Connection'))
-            response.read()
-            self.assert_closed(sock)
+        sock = self.send(
+            b'GET /x HTTP/1.1\r\nHost: x\r\n'
+            b'Connection: Upgrade, HTTP2-Settings\r\n'
+            b'Upgrade: h2c\r\nHTTP2-Settings: AAMAAABk\r\n\r\n')
+        answer = client.HTTPResponse(sock)
+        answer.begin()
+        self.assertEqual(200, answer.status)
+        self.assertEqual('close', answer.getheader('Connection'))
+        answer.read()
+        self.assert_closed(sock)
+        # Its response is not stored for requests that are not parsed.
+        [environ] = self.app.environs
+        self.assertNotIn(response_cache.DIGEST, environ)
 
     def upgrade(self, path, behind=b''):
         """Send an upgrade request, and what is behind it at once."""
@@ -761,17 +772,28 @@ class LimitsTestCase(HttpServerTestCase):
         sock.close()
 
     def test_unread_known_responses_are_not_piled_up(self):
-        known = types.SimpleNamespace(
-            status='200 OK', headers=[('Content-Length', '10000')],
-            body=b'x' * 10000)
-        self.server.find = lambda environ: known
+        known, looked = cached_response(b'x' * 100000), threading.Semaphore(0)
+
+        def find(digest):
+            looked.release()
+            return known
+
+        self.server.find = find
         sock = self.connect()
-        sock.settimeout(1)
-        request = b'GET /x HTTP/1.1\r\nHost: x\r\n\r\n' * 1000
-        # The server reads no further requests.
-        self.assertRaises(TimeoutError, sock.sendall, request * 1000)
+        sock.sendall(GET)
+        self.assertTrue(looked.acquire(timeout=TIMEOUT))
         [connection] = self.server._connections
-        self.assertLess(connection.transport.get_write_buffer_size(), 2 ** 20)
+        while not connection.flow.write_paused:
+            sock.sendall(GET)
+            self.wait_for(lambda: looked.acquire(blocking=False)
+                          or connection.flow.write_paused)
+        size = connection.transport.get_write_buffer_size()
+        self.assertLess(size, 2 ** 20)
+        # The server reads no further requests.
+        sock.settimeout(1)
+        self.assertRaises(TimeoutError, sock.sendall, GET * 1000000)
+        self.assertEqual(size, connection.transport.get_write_buffer_size())
+        self.assertFalse(looked.acquire(blocking=False))
 
     def test_unread_responses_do_not_block_new_connections(self):
         self.set('MAX_CONNECTIONS', 2)

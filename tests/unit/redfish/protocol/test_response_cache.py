@@ -126,13 +126,18 @@ class ResponseCacheTestCase(CacheMixin, base.RedfishTestCase):
         # That of one of many BMCs of a process.
         self.assertLess(4 * plugin._State(
             None, mock.Mock(), None).responses._most, self.responses._most)
-        self.responses._most = size
+        self.useFixture(fixtures.MockPatchObject(
+            self.responses, '_most', size))
         for number in range(20):
             self.fetch(f'/redfish/v1/?x={number}')
             self.assertLessEqual(self.responses._bytes, size)
         self.assertIn(len(self.responses._responses), (1, 2, 3))
         self.assert_again(True, '/redfish/v1/?x=19')
         self.assert_again(False, '/redfish/v1/?x=0')
+        # What is kept of the request counts, too.
+        self.fetch('/redfish/v1/?x=' + size * 'y')
+        self.assertLessEqual(self.responses._bytes, size)
+        self.assert_again(False, '/redfish/v1/?x=19')
         with mock.patch.object(response_cache, 'MAX_BODY_BYTES', 10):
             self.assert_again(False, '/redfish/v1/?x=large')
         self.assert_again(False, '/redfish/v1/?x=large')

@@ -1,0 +1,470 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Responses that the server sends again without parsing the request.
+
+What they depend on is checked for each, as by the application; and a request
+that is not the stored one, byte for byte, is parsed.
+"""
+
+import asyncio
+import base64
+import contextlib
+import random
+import re
+import select
+import socket
+import ssl
+import threading
+import time
+from unittest import mock
+
+import fixtures
+
+from kubevirt_sandbox.testing import certificates
+from sushy_kubevirt.pod import certificate
+from sushy_kubevirt.pod import http_connection
+from sushy_kubevirt.pod import http_server
+from sushy_kubevirt.redfish.protocol import response_cache
+from tests.unit.redfish import base
+from tests.unit.redfish import fakes
+
+TIMEOUT = 30
+
+SYSTEM = '/redfish/v1/Systems/' + fakes.A
+ROOT = '/redfish/v1/'
+TIMES = re.compile(rb'(?m)^date: .*\r\n')
+
+
+def request(*lines, path=SYSTEM, host='localhost', method='GET',
+            version='1.1'):
+    """Return the bytes of a request.
+
+    :param lines: headers
+    """
+    return '\r\n'.join((f'{method} {path} HTTP/{version}', f'Host: {host}',
+                        *lines, '', '')).encode()
+
+
+def lines(headers):
+    return [f'{name}: {value}' for name, value in headers.items()]
+
+
+def readable(sock):
+    return bool(select.select([sock], [], [], 0)[0])
+
+
+class ServerMixin:
+
+    def setUp(self):
+        super().setUp()
+        self.cluster.versions = {fakes.A: 1, fakes.B: 1}
+        self.responses = self.app.sushy_kubevirt.responses
+        # The threads in which responses were found.
+        self.threads = []
+
+        def observe(environ, response):
+            self.threads.append(threading.current_thread())
+
+        self.responses.observers.append(observe)
+        self.addCleanup(self.responses.observers.remove, observe)
+        self.servers = [self.server()]
+        self.thread = threading.Thread(
+            target=lambda: asyncio.run(self.serve()))
+        self.running = threading.Event()
+        self.addCleanup(self.end)
+
+    def server(self, certificate=None):
+        return http_server.Server('127.0.0.1', 0, self.app, certificate,
+                                  find=lambda digest: self.responses.find(
+                                      digest))
+
+    async def serve(self):
+        self.loop = asyncio.get_running_loop()
+        self.running.set()
+        await asyncio.gather(*(server.run() for server in self.servers))
+
+    def start(self):
+        if self.thread.ident is None:
+            self.thread.start()
+            self.assertTrue(self.running.wait(TIMEOUT))
+
+    def end(self):
+        for server in self.servers:
+            server.stop()
+        self.start()
+        self.thread.join(TIMEOUT)
+        self.assertFalse(self.thread.is_alive())
+
+    def connect(self, server=None):
+        self.start()
+        sock = socket.create_connection(
+            ('127.0.0.1', (server or self.servers[0]).port), timeout=TIMEOUT)
+        self.addCleanup(sock.close)
+        return sock
+
+    def call(self, function, *arguments):
+        """Call a function in the event loop; return what it returns."""
+        async def run():
+            return function(*arguments)
+
+        return asyncio.run_coroutine_threadsafe(run(), self.loop).result(
+            TIMEOUT)
+
+    def wait_for(self, condition):
+        """Wait until a function returns true in the event loop."""
+        async def wait():
+            while not condition():
+                await asyncio.sleep(0.001)
+
+        asyncio.run_coroutine_threadsafe(wait(), self.loop).result(TIMEOUT)
+
+    def quiet(self):
+        """Tell whether the server has nothing to do for its clients."""
+        return not any(
+            server._accepting or readable(server.socket) or any(
+                connection.pipeline or readable(connection._sock)
+                or connection.cycle and not connection.cycle.response_complete
+                and not (connection.cycle.more_body and connection.client_turn)
+                for connection in server._connections)
+            for server in self.servers)
+
+    def exchange(self, data, *more):
+        """Send pieces on a connection; return all that is sent back."""
+        sock = self.connect()
+        for piece in (data, *more):
+            sock.sendall(piece)
+            self.wait_for(self.quiet)
+        received = b''
+        # The server may have closed it.
+        with contextlib.suppress(OSError):
+            sock.shutdown(socket.SHUT_WR)
+        while part := sock.recv(65536):
+            received += part
+        sock.close()
+        return received
+
+    def ask(self, data, code=200, sock=None):
+        """Send a request, and check the status code.
+
+        :returns: response, whether it was sent without parsing the request
+        """
+        sock = sock or self.connect()
+        before = len(self.threads)
+        sock.sendall(data)
+        response = b''
+        while b'\r\n\r\n' not in response:
+            response += sock.recv(65536)
+        head, _, body = response.partition(b'\r\n\r\n')
+        self.assertTrue(head.startswith(b'HTTP/1.1 %d ' % code), response)
+        length = re.search(rb'(?i)\r\ncontent-length: (\d+)', head)
+        while length and not data.startswith(b'HEAD') and len(body) < int(
+                length[1]):
+            body += sock.recv(65536)
+        return (TIMES.sub(b'', head + b'\r\n\r\n' + body),
+                self.thread in self.threads[before:])
+
+    def assert_again(self, expected, data, code=200, sock=None):
+        response, again = self.ask(data, code, sock)
+        self.assertIs(expected, again, response)
+        return response
+
+
+class CachedResponsesTestCase(ServerMixin, base.AccountsTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.log = self.useFixture(
+            fixtures.FakeLogger(http_connection.__name__))
+        self.session = self.log_in('ReadOnly')
+        token = self.session.headers['X-Auth-Token']
+        self.headers = [f'X-Auth-Token: {token}']
+        self.basic = lines(self.auth('ReadOnly'))
+
+    def both(self, *headers, code=200, **options):
+        """Store a response, and have it sent again; return the request."""
+        data = request(*headers, **options)
+        first = self.assert_again(False, data, code)
+        self.assertEqual(first, self.assert_again(True, data, code))
+        return data
+
+    def test_sends_same_bytes_and_logs_the_same(self):
+        for method, path in ('GET', SYSTEM), ('HEAD', SYSTEM), ('GET', ROOT):
+            data = self.both(*self.headers, path=path, method=method)
+            for sock in self.connect(), self.connect():
+                for _ in range(3):
+                    self.assert_again(True, data, sock=sock)
+            self.call(lambda: None)
+            self.assertEqual(8, self.log.output.count(
+                f'127.0.0.1 "{method} {path} HTTP/1.1" 200\n'))
+
+    def test_account_of_connection(self):
+        data = self.both(*self.basic)
+        self.exchange(b'')
+        sock = self.connect()
+        self.assert_again(True, data, sock=sock)
+        self.assertIn('ReadOnly', self.call(lambda: {
+            connection.account
+            for connection in self.servers[0]._connections}))
+
+    def test_ended_session(self):
+        data = self.both(*self.headers)
+        self.assertEqual(204, self.client.delete(
+            self.session.headers['Location'],
+            headers=self.auth('Administrator')).status_code)
+        self.assert_again(False, data, 401)
+
+    def test_session_without_use(self):
+        sessions = self.app.sushy_kubevirt.services.sessions
+        data = self.both(*self.headers)
+        [session] = sessions.all()
+        session.used -= sessions.timeout - 10
+        # Which is a use.
+        self.assert_again(True, data)
+        self.assertLess(time.monotonic() - session.used, TIMEOUT)
+        session.used -= sessions.timeout + 1
+        self.assert_again(False, data, 401)
+
+    def change(self, *roles, old='', new=''):
+        self.write(*roles)
+        self.accounts.write_text(
+            self.accounts.read_text().replace(old, new))
+        self.app.sushy_kubevirt.services.login._accounts.current(recheck=True)
+
+    def test_changed_role(self):
+        data, by_token = self.both(*self.basic), self.both(*self.headers)
+        self.change('ReadOnly', old=':ReadOnly\n', new=':Operator\n')
+        self.assert_again(False, data)
+        self.assert_again(False, by_token, 401)
+
+    def test_changed_password(self):
+        data, by_token = self.both(*self.basic), self.both(*self.headers)
+        self.change('ReadOnly', old=base._digest('ReadOnly'),
+                    new=base._digest('Operator'))
+        self.assert_again(False, data, 401)
+        self.assert_again(False, by_token, 401)
+        pair = base64.b64encode(b'ReadOnly:password of Operator').decode()
+        self.assert_again(False, request(f'Authorization: Basic {pair}'))
+
+    def test_removed_account(self):
+        data, by_token = self.both(*self.basic), self.both(*self.headers)
+        self.change('Administrator')
+        self.assert_again(False, data, 401)
+        self.assert_again(False, by_token, 401)
+
+    def test_changed_machine(self):
+        data = self.both(*self.headers)
+        tag = re.search(rb'(?m)^etag: (.*)\r$', self.ask(data)[0])[1].decode()
+        unchanged = self.both(*self.headers, f'If-None-Match: {tag}', code=304)
+        self.machine._asset_tag = 'changed'
+        self.cluster.versions[fakes.A] = 2
+        self.assertIn(b'"changed"', self.assert_again(False, data))
+        self.assert_again(False, unchanged)
+        self.cluster.versions.clear()
+        self.assert_again(False, data)
+
+    def test_each_byte_counts(self):
+        data = self.both(*self.headers, 'Accept: */*')
+        for place in random.Random(7).sample(range(len(data)), 60):
+            changed = bytearray(data)
+            changed[place] ^= 1
+            self.assertNotIn(self.thread, self.found(bytes(changed)), place)
+        self.assert_again(True, data)
+
+    def found(self, *pieces):
+        """Send pieces; return the threads in which responses were found."""
+        before = len(self.threads)
+        self.exchange(*pieces)
+        return self.threads[before:]
+
+    def test_other_framing_is_parsed(self):
+        data = self.both(*self.headers)
+        for pieces in (
+                (data[:20], data[20:]), (data[:-1], data[-1:]), (data + data,),
+                (data + b'GET',), (b'\r\n' + data[:-4], b'\r\n\r\n'),
+                (data[:-2], b'X: y\r\n\r\n'), (b'P', data)):
+            self.assertNotIn(self.thread, self.found(*pieces), pieces)
+            self.assert_again(True, data)
+
+    def test_requests_that_are_not_sent_again_unparsed(self):
+        for headers, options in (
+                ((), {'version': '1.0'}),
+                (('Connection: close',), {}),
+                (('Connection: Upgrade', 'Upgrade: h2c'), {}),
+                (('Content-Length: 2',), {}),
+                (('Transfer-Encoding: chunked',), {}),
+                (('Expect: 100-continue',), {}),
+                ((), {'method': 'OPTIONS'}),
+                ((), {'path': SYSTEM + '/none'})):
+            data = request(*self.headers, *headers, **options)
+            for _ in range(3):
+                self.assertNotIn(self.thread, self.found(
+                    data, *([b'0\r\n\r\n'] if 'chunked' in str(headers)
+                            else [])), data)
+
+    def test_parsed_requests_are_found_by_the_application(self):
+        data = request(*self.headers, 'Connection: close')
+        self.assertEqual([], self.found(data))
+        self.assertEqual(1, len(self.found(data)))
+        self.assertEqual(1, len(self.found(data[:9], data[9:])))
+
+    def test_bare_line_feeds_end_no_request(self):
+        """Otherwise two requests could be taken for one."""
+        data = request(*self.headers)
+        for end in b'\n\n', b'\r\n\n', b'\n\r\n', b'\r\r', b'\r\r\n':
+            for _ in range(2):
+                self.assertEqual(1, self.exchange(
+                    data[:-4] + end + data).count(b'HTTP/1.1 '), end)
+                self.assertNotIn(self.thread, self.threads)
+
+    def test_long_heads(self):
+        for size, code in (2 ** 13, 200), (2 ** 15, 431):
+            data = request(*self.headers, f'X: {"x" * size}')
+            self.assertLess(len(data), 2 ** 15 + 300)
+            for again in False, code == 200:
+                self.assert_again(again, data, code)
+
+    def test_no_response_while_others_are_unread(self):
+        data = self.both(*self.headers)
+        sock = self.connect()
+        self.assert_again(True, data, sock=sock)
+        [connection] = self.call(lambda: [
+            connection for connection in self.servers[0]._connections
+            if connection._peer == sock.getsockname()])
+        self.call(connection.pause_writing)
+        before = len(self.threads)
+        sock.sendall(data)
+        self.wait_for(lambda: connection.cycle)
+        self.assertFalse(readable(sock))
+        self.call(connection.resume_writing)
+        self.assertTrue(sock.recv(100))
+        self.assertNotIn(self.thread, self.threads[before:])
+
+    def test_idle_connection_is_closed(self):
+        data = self.both(*self.headers)
+        self.useFixture(fixtures.MockPatchObject(
+            http_connection, 'SEND_SECONDS', 0.1))
+        sock = self.connect()
+        self.assert_again(True, data, sock=sock)
+        self.assertEqual(b'', sock.recv(1))
+
+
+class SchemeTestCase(ServerMixin, base.RedfishTestCase):
+
+    def test_host(self):
+        for again in False, True:
+            self.assert_again(again, request())
+            self.assert_again(False, request(host='attacker.test'), 421)
+
+    def test_scheme(self):
+        made = certificates.make(['localhost'])
+        folder = self.useFixture(fixtures.TempDir())
+        files = [folder.join(name) for name in ('crt', 'key')]
+        for file, content in zip(files, (made.certificate, made.key)):
+            with open(file, 'wb') as stream:
+                stream.write(content)
+        self.servers.append(self.server(certificate.Certificate(*files)))
+        context = ssl.create_default_context(cadata=made.ca.decode())
+        tls = context.wrap_socket(self.connect(self.servers[1]),
+                                  server_hostname='localhost')
+        data = request(host='127.0.0.1')
+        for again in False, True:
+            self.assertNotIn(b'\nstrict-transport',
+                             self.assert_again(again, data))
+            self.assertIn(b'\nstrict-transport',
+                          self.assert_again(again, data, sock=tls))
+
+
+class MutationsTestCase(ServerMixin, base.AccountsTestCase):
+    """Requests like stored ones get the answer of an empty cache."""
+
+    SEED, COUNT = 7, 150
+
+    def setUp(self):
+        super().setUp()
+        self.random = random.Random(self.SEED)
+        token = lines(self.token('ReadOnly'))
+        self.stored = [
+            request(*token), request(*token, method='HEAD'),
+            request(*token, 'If-None-Match: *'), request(path=ROOT),
+            request(*token, 'Accept: application/json', 'X-Y: z'),
+            request(*token, path=SYSTEM + '?$select=Name')]
+
+    def mutate(self, data):
+        """Return the pieces of a request that resembles another."""
+        for _ in range(self.random.choice((0, 1, 1, 1, 2, 3))):
+            data = self.random.choice((
+                self.replace, self.insert, self.remove, self.move_line,
+                self.repeat_line, self.swap_case, self.append))(data)
+        if self.random.random() < 0.2:
+            place = self.random.randint(0, len(data))
+            return data[:place], data[place:]
+        return data,
+
+    def replace(self, data):
+        place = self.random.randrange(len(data))
+        return data[:place] + self.byte() + data[place + 1:]
+
+    def insert(self, data):
+        place = self.random.randrange(len(data))
+        return data[:place] + self.byte() + data[place:]
+
+    def byte(self):
+        return self.random.choice((
+            b'\r\n', b'\n', b'\r', b' ', b'\t', b':', b'\0', b',', b'%', b'/',
+            bytes((self.random.randrange(256),))))
+
+    def remove(self, data):
+        begin = self.random.randrange(len(data))
+        return data[:begin] + data[begin + self.random.choice((1, 1, 2, 20)):]
+
+    def move_line(self, data):
+        parts = data.split(b'\r\n')
+        part = parts.pop(self.random.randrange(len(parts)))
+        parts.insert(self.random.randint(0, len(parts)), part)
+        return b'\r\n'.join(parts)
+
+    def repeat_line(self, data):
+        parts = data.split(b'\r\n')
+        parts.insert(self.random.randint(0, len(parts)),
+                     self.random.choice((*parts, *self.HEADERS)))
+        return b'\r\n'.join(parts)
+
+    HEADERS = (b'Connection: close', b'Content-Length: 0',
+               b'Content-Length: 5', b'Transfer-Encoding: chunked',
+               b'Host: x', b'Upgrade: h2c', b'Connection: keep-alive',
+               b'Expect: 100-continue', b'If-None-Match: "x"',
+               b'X-Auth-Token: x')
+
+    def swap_case(self, data):
+        begin = self.random.randrange(len(data))
+        end = begin + self.random.choice((1, 4, 16))
+        return data[:begin] + data[begin:end].swapcase() + data[end:]
+
+    def append(self, data):
+        return data + self.random.choice((
+            b'\r\n', b'x', b'GET', self.random.choice(self.stored)))
+
+    def test_answers_are_those_of_an_empty_cache(self):
+        for data in self.stored:
+            self.exchange(data)
+        answered = 0
+        for number in range(self.COUNT):
+            pieces = self.mutate(self.random.choice(self.stored))
+            self.exchange(*pieces)
+            warm = TIMES.sub(b'', self.exchange(*pieces))
+            with mock.patch.object(self.responses, 'find', return_value=None):
+                cold = TIMES.sub(b'', self.exchange(*pieces))
+            self.assertEqual(cold, warm, (number, pieces))
+            answered += bool(cold)
+        self.assertGreater(answered, self.COUNT // 2)
+        self.assertIn(self.thread, self.threads)
+
+
+class DigestTestCase(ServerMixin, base.RedfishTestCase):
+
+    def test_is_of_scheme_and_bytes(self):
+        data = request()
+        digests = {response_cache.digest('http', data),
+                   response_cache.digest('https', data),
+                   response_cache.digest('http', data[:-1])}
+        self.assertEqual(3, len(digests))
+        self.assertEqual({32}, set(map(len, digests)))
