@@ -32,16 +32,20 @@ def parser():
     made.add_argument('--quick', action='store_true',
                       help='check that the benchmark works: few requests, '
                       'meaningless figures')
-    made.add_argument('--only', choices=(*report.NAMES, *plan.OTHERS),
-                      help='measure one side alone, or the BMC of a VM '
-                      '(bmc), or the same while other containers take all CPU '
-                      '(contention; needs root), or its web page in Chromium '
-                      '(web), or an emulator of thousands of VMs (scale), or '
-                      'one process with many BMCs (shared), or the operator, '
-                      'or the operator with shared pods that are simulated '
-                      '(placement), or clusters of virtual bare metal, or '
-                      'the sandbox (beside kube-apiserver with etcd, if the '
-                      'variables KUBE_APISERVER and ETCD name the programs)')
+    made.add_argument('--only', action='append', default=[],
+                      metavar='PART',
+                      choices=(*report.NAMES, *plan.OTHERS, *plan.BMC_PARTS),
+                      help='measure one part; may be repeated. An emulator '
+                      '(ours or stock); the BMC of a VM (bmc, or one of '
+                      f'{", ".join(plan.BMC_PARTS)}), or the same while other '
+                      'containers take all CPU (contention; needs root), or '
+                      'its web page in Chromium (web); an emulator of '
+                      'thousands of VMs (scale); one process with many BMCs '
+                      '(shared); the operator, or the operator with shared '
+                      'pods that are simulated (placement); clusters of '
+                      'virtual bare metal (cluster); the sandbox (beside '
+                      'kube-apiserver with etcd, if the variables '
+                      'KUBE_APISERVER and ETCD name the programs)')
     made.add_argument('--vms', metavar='N', type=_number, action='append',
                       help='number of VMs of --only scale; may be repeated '
                       '(default: 5000 and 10000)')
@@ -49,19 +53,27 @@ def parser():
                       help='number of BMCs of --only placement; may be '
                       'repeated (default: 10, 100 and 1000; 10000 take ten '
                       'minutes more)')
-    made.add_argument('--compare', metavar='COMMAND',
-                      help='measure the BMC of a VM only, in alternating '
-                      'rounds with the BMC agent that COMMAND runs on the '
-                      'same API server. It gets what it needs in variables '
-                      'BENCH_*. With --only sandbox: measure the sandbox in '
-                      'alternating rounds with the one that COMMAND runs, '
-                      'e.g. kubevirt-sandbox of another version')
-    made.add_argument('--as', metavar='NAME', default='other', dest='name',
-                      help='what the table calls that agent (default: '
-                      '%(default)s)')
+    made.add_argument('--compare', metavar='COMMAND', action='append',
+                      default=[],
+                      help='measure the BMC of a VM, or the parts of --only, '
+                      'in alternating rounds with the BMC agent that COMMAND '
+                      'runs on the same API server; may be repeated. It gets '
+                      'what it needs in variables BENCH_*. Another version '
+                      'of this project is "tests/bench/agents/project '
+                      'FOLDER", with the folder of its programs. Of '
+                      'operator and placement only such a version is '
+                      'measured. Of the sandbox COMMAND is that of another '
+                      'one')
+    made.add_argument('--as', metavar='NAME', action='append', default=[],
+                      dest='names',
+                      help='what the table calls the agent of the --compare '
+                      'before it (default: other)')
     made.add_argument('--from', metavar='FILE', dest='source',
                       help='do not measure: use the figures that --json '
                       'wrote there')
+    made.add_argument('--rst', action='store_true',
+                      help='print the table as reStructuredText, with a '
+                      'column for each --compare')
     made.add_argument('--plot', metavar='DIR',
                       help='draw the rows that have a ratio, and the series, '
                       'as SVG files for light and dark pages')
@@ -94,16 +106,18 @@ def parse(argv=None):
     """
     made = parser()
     options = made.parse_args(argv)
-    if options.compare is not None:
-        if options.only not in (None, 'bmc', 'sandbox'):
-            made.error('--compare measures the BMC of a VM or the sandbox, '
-                       'not ' + options.only)
-        if not options.compare.split():
+    if options.compare:
+        options.only = options.only or ['bmc']
+        if wrong := {*options.only} - {*plan.COMPARED, *plan.BMC_PARTS}:
+            made.error(f"--compare does not measure {', '.join(wrong)}")
+        if not all(command.split() for command in options.compare):
             made.error('--compare needs a command')
-    elif options.name != 'other':
-        made.error('--as needs --compare')
-    if options.name in (*report.NAMES, ''):
-        made.error(f'--as {options.name!r}: choose another name')
+        if len(options.compare) == 1:
+            options.names = options.names or ['other']
+    if len(options.names) != len(options.compare):
+        made.error('--as names the agent of each --compare')
+    if len({*options.names, *report.NAMES, ''}) < 3 + len(options.names):
+        made.error(f"--as {' '.join(options.names)}: choose other names")
     if options.record and not options.source:
         # Before minutes are spent on it.
         if reason := history.problem(options.quick, origin.commit()):
@@ -121,12 +135,12 @@ def measure(options):
         sizes = dataclasses.replace(sizes, vms=tuple(options.vms))
     if options.bmcs:
         sizes = dataclasses.replace(sizes, placed=tuple(options.bmcs))
-    compare = options.compare and (options.compare, options.name)
     head = {'version': report.VERSION, **origin.describe(),
             'quick': options.quick}
-    if compare:
-        head['compare'] = options.compare
-    result = plan.run(sizes, options.only, say, compare)
+    if options.compare:
+        head['compare'] = dict(zip(options.names, options.compare))
+    result = plan.run(sizes, options.only, say,
+                      tuple(zip(options.compare, options.names)))
     return {**head, 'rows': [row.asdict() for row in report.rows(result)],
             'series': report.series(result)}
 
@@ -151,7 +165,9 @@ def main(argv=None):
         result = (report.read(options.source) if options.source
                   else measure(options))
         # First what cannot fail: the figures took minutes.
-        print(report.table(map(report.from_dict, result['rows'])),
+        rows = list(map(report.from_dict, result['rows']))
+        print(report.rst(rows, result.get('compare', ())) if options.rst
+              else report.table(rows),
               file=sys.stderr if options.json == '-' else sys.stdout)
         text = json.dumps(result, indent=2)
         if options.json == '-':
@@ -167,6 +183,8 @@ def main(argv=None):
             plots.draw(result, options.plot)
     except (OSError, ValueError) as exc:
         sys.exit(f'tools/bench: {exc}')
+    if failed := sum('ours' in (row.failed or ()) for row in rows):
+        sys.exit(f'tools/bench: {failed} of {len(rows)} rows failed')
 
 
 if __name__ == '__main__':

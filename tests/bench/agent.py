@@ -43,8 +43,15 @@ SESSIONS = '/redfish/v1/SessionService/Sessions'
 PROTOCOLS = 'https', 'http', 'ipmi'
 PARTS = 'redfish', 'ipmi'
 
+#: What a measurement may need of an agent.
+NEEDS = *PROTOCOLS, 'redfish', 'power', 'start'
+
 #: Seconds until an agent has to answer.
 START = 30
+
+#: Seconds from SIGTERM to SIGKILL. Some agents wait much longer for their
+#: connections, and are started and ended dozens of times.
+_GRACE = 1
 
 #: Pause between attempts to reach it, in seconds.
 _PAUSE = 0.002
@@ -85,7 +92,8 @@ class Agent(fixtures.Fixture):
 
     ``missing`` has the reason for each of `PROTOCOLS` that it does not serve,
     for ``redfish`` if it has neither HTTPS nor HTTP, and for ``power`` and
-    ``start`` if it declined these.
+    ``start`` if it declined these. ``failures`` has the reason for each of
+    these that is no longer asked for because it failed.
     """
 
     def __init__(self, name, command, cluster, vm, parts=PARTS, account=None):
@@ -96,6 +104,7 @@ class Agent(fixtures.Fixture):
         self.vm = vm
         self.parts = parts
         self.account = account
+        self.failures = {}
 
     def _setUp(self):
         self.password = secrets.token_hex(8)
@@ -110,12 +119,13 @@ class Agent(fixtures.Fixture):
                            ('tls.key', made.key), ('ca.crt', made.ca)):
             (home / name).write_bytes(data)
         self.context = ssl.create_default_context(cafile=home / 'ca.crt')
+        self.certificate = home / 'tls.crt'
         self.bmc = types.SimpleNamespace(
             address=ADDRESS, port=numbers['ipmi'], username=USER,
             password=self.password)
         api = urllib.parse.urlsplit(self.cluster.url)
         self.process = self.useFixture(process.Process(
-            shlex.split(self.command), cwd=checkout.ROOT,
+            shlex.split(self.command), cwd=checkout.ROOT, grace=_GRACE,
             env=process.environment(home, {
                 'BENCH_KUBECONFIG': self.cluster.kubeconfig,
                 'BENCH_ACCOUNT': self.account,
@@ -156,7 +166,7 @@ class Agent(fixtures.Fixture):
             answers = (self._pings if protocol == 'ipmi'
                        else lambda: self._answers(protocol, SYSTEMS))
             while protocol not in self.missing and not answers():
-                self._check()
+                self.check()
                 if time.monotonic() > deadline:
                     self._silent[protocol] = (
                         f'no answer within {START} s')
@@ -183,13 +193,17 @@ class Agent(fixtures.Fixture):
         """
         while not (self._pings() if part == 'ipmi'
                    else self._answers(other.protocol, other.path)):
-            self._check()
+            self.check()
             if time.perf_counter() > self.began + START:
                 raise RuntimeError(f'{self.name}: no answer within {START} s')
             time.sleep(_PAUSE)
         return time.perf_counter() - self.began
 
-    def _check(self):
+    def check(self):
+        """Check that it runs.
+
+        :raises: `RuntimeError` with the end of its output
+        """
         if self.process.returncode is not None:
             raise RuntimeError(
                 f'{self.command} ended with {self.process.returncode}; its '
@@ -300,8 +314,17 @@ class Agent(fixtures.Fixture):
         return json.loads(self._ask_kept('GET', self.path))['PowerState']
 
     def _ask_kept(self, method, path, body=None):
-        self._kept = self._kept or self._connect(self.protocol)
-        code, _, data = self._ask(self._kept, method, path, body)
+        kept, self._kept = self._kept, None
+        try:
+            connection = kept or self._connect(self.protocol)
+            code, _, data = self._ask(connection, method, path, body)
+        except ConnectionError:
+            # A server may close a persistent connection between two requests,
+            # but not a new one.
+            if kept is None:
+                raise
+            return self._ask_kept(method, path, body)
+        self._kept = connection
         if code >= 300:
             raise load.Refused(f'{method} {path}: {code}: {data[:500]}')
         return data

@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The BMC of one VM beside another agent: alternating rounds on one cluster.
+"""The BMC of one VM beside other agents: alternating rounds on one cluster.
 
-Both are started by commands with the same contract, see `agent`. Each has a
+All are started by commands with the same contract, see `agent`. Each has a
 VM of its own in the same sandbox.
 """
 
 import concurrent.futures
 import functools
 import shlex
-import statistics
 import threading
 import time
 
@@ -20,8 +19,7 @@ from tests.bench import agent
 from tests.bench import commanding
 from tests.bench import processor
 from tests.bench import redfish_client
-from tests.bench import report
-from tests.bench import spread
+from tests.bench import rounds
 from tests.fixtures import checkout
 from tests.fixtures import sandbox
 
@@ -35,91 +33,108 @@ STOCK = shlex.join([str(AGENTS / 'stock'), str(process.BIN)])
 DIRECT = 'PUT start'
 
 
-def measure(sizes, say, command=None, name='other'):
-    """Measure this project's BMC, and another one.
+def measure(sizes, say, others=(), parts=None):
+    """Measure this project's BMC, and other ones.
 
     :param sizes: :class:`tests.bench.plan.Sizes`
     :param say: function that gets the name of each part when it begins
-    :param command: of the other agent; None for the stock emulator
-    :param name: what the other agent is called
-    :returns: list of `report.Row`
+    :param others: pairs of the command of another agent and what it is
+        called; the stock emulator if there are none
+    :param parts: keys of `PARTS`; None for all
+    :returns: iterator of `report.Row`
     """
-    if command is None:
-        command, name = STOCK, 'stock'
     with fixtures.CompoundFixture([]) as holder:
         say('BMC: start')
-        cluster = holder.useFixture(sandbox.Sandbox(vms=0))
-        account = holder.useFixture(agent.Account(cluster)).path
-        pair = []
-        for number, (label, words) in enumerate((
-                ('ours', OURS), (name, command))):
-            vm = f'vm-{number}'
-            cluster.create('virtualmachines', machines.vm(vm, 'Halted'))
-            pair.append(holder.useFixture(agent.Agent(
-                label, words, cluster, vm, account=account)).wait())
-        return [row for part in (_memory, _gets, _commands, _power, _starts)
-                for row in part(pair, sizes, say)]
+        agents = start(holder, others or ((STOCK, 'stock'),), say)
+        for name in parts or PARTS:
+            yield from PARTS[name](agents, sizes, say)
 
 
-def _turns(pair, rounds, needs, turn):
-    """Have both take turns.
+def start(holder, others, say):
+    """Start this project's agent and others, each with a VM of its own.
 
-    :param needs: what an agent has to serve, keys of `agent.Agent.missing`
-    :param turn: function of an agent; returns a dictionary of numbers by
-        (name of a row, unit)
-    :returns: list of `report.Row`
+    :param holder: fixture that ends them
+    :param others: pairs of command and name
+    :returns: list of `agent.Agent`, ours first; others may have failed
     """
-    missing = [each.missing for each in pair]
-    reasons = ['; '.join(each[need] for need in needs if need in each)
-               for each in missing]
-    found = [[], []]
-    for number in range(rounds):
-        for index in (0, 1) if number % 2 else (1, 0):
-            if not reasons[index]:
-                found[index].append(turn(pair[index]))
-    keys = next((turns[0] for turns in found if turns), ())
-    return [row(*key, pair[1].name, *(
-        [each[key] for each in turns] for turns in found), reasons)
-        for key in keys]
+    cluster = holder.useFixture(sandbox.Sandbox(vms=0))
+    account = holder.useFixture(agent.Account(cluster)).path
+    agents = []
+    for number, (command, name) in enumerate(((OURS, 'ours'), *others)):
+        vm = f'vm-{number}'
+        cluster.create('virtualmachines', machines.vm(vm, 'Halted'))
+        one = agent.Agent(name, command, cluster, vm, account=account)
+        agents.append(one)
+        try:
+            holder.useFixture(one).wait()
+        except Exception as exc:
+            if number == 0:
+                raise
+            one.failures = dict.fromkeys(agent.NEEDS, rounds.failure(exc))
+            say(f'{name} failed: {process.cause(exc)}')
+    return agents
 
 
-def row(name, unit, neighbour, ours, other, reasons=('', '')):
-    """Make a row of the values of all rounds."""
-    made = functools.partial(
-        report.Row, name, unit, statistics.median(ours) if ours else None,
-        neighbour, values=ours or None, rounds=len(ours) or None)
-    if not (ours and other):
-        why = [f'{who}: not served: {reason}' for who, reason in zip(
-            ('ours', neighbour), reasons) if reason]
-        return made(other=statistics.median(other) if other else None,
-                    reason='; '.join(why) or None)
-    if not statistics.median(other):
-        # A short turn may take no measurable time of the processor.
-        return made(other=0, reason='too short to measure')
-    ratios = [mine / one for mine, one in zip(ours, other) if one]
-    between = spread.of(ratios)
-    return made(other=statistics.median(other), ratio=between['middle'],
-                spread=between['quartiles'])
+def side(one, needs, turn):
+    """Return the `rounds.Side` of an agent.
+
+    :param needs: what it has to serve, of `agent.NEEDS`, the most special
+        last. That is not asked for again after a time limit, and nothing of an
+        agent that has ended
+    :param turn: function of an agent that returns `rounds.Figures`
+    """
+    def checked():
+        try:
+            return turn(one)
+        except Exception as exc:
+            try:
+                one.check()
+            except RuntimeError as ended:
+                one.failures = dict.fromkeys(agent.NEEDS,
+                                             rounds.failure(ended))
+                raise
+            if isinstance(exc, TimeoutError):
+                one.failures[needs[-1]] = rounds.failure(exc)
+            raise
+
+    failures = [one.failures[need] for need in needs if need in one.failures]
+    if failures:
+        return rounds.Side(one.name, checked, failures[0], failed=True)
+    missing = one.missing
+    return rounds.Side(one.name, checked, rounds.not_served('; '.join({
+        missing[need]: need for need in needs if need in missing})))
 
 
-def _memory(pair, sizes, say):
-    say('BMC: memory')
+def _turns(what, agents, count, needs, turn, say):
+    """Have agents take turns; parameters are those of `side`.
+
+    :param what: name of the row
+    :param count: number of rounds
+    :returns: iterator of `report.Row`
+    """
+    say('BMC: ' + what)
+    sides = [side(one, needs, turn) for one in agents]
+    rounds.alternate(sides, count, say)
+    return rounds.rows(what, sides)
+
+
+def _memory(agents, sizes, say):
+    what = 'idle BMC, both protocols'
     # Not yet used. The memory of fewer protocols would not be comparable.
-    return _turns(pair, 1, ('redfish', 'ipmi'), lambda one: {
-        ('idle BMC, both protocols', 'MiB of PSS'): one.pss()})
+    return _turns(what, agents, 1, ('redfish', 'ipmi'), lambda one: {
+        (what, 'MiB of PSS'): one.pss()}, say)
 
 
-def _gets(pair, sizes, say):
+def _gets(agents, sizes, say):
     for protocol in 'https', 'http':
         for clients, count in ((1, sizes.bmc_gets),
                                (sizes.bmc_clients,
                                 max(1, sizes.bmc_gets // 16))):
             what = (f'GET system, {protocol.upper()}, {clients} '
                     f"client{'' if clients == 1 else 's'}")
-            say('BMC: ' + what)
-            yield from _turns(pair, sizes.bmc_rounds, (protocol,),
+            yield from _turns(what, agents, sizes.bmc_rounds, (protocol,),
                               functools.partial(_get, protocol, what,
-                                                clients, count))
+                                                clients, count), say)
 
 
 def _get(protocol, what, clients, count, one):
@@ -137,44 +152,41 @@ def _get(protocol, what, clients, count, one):
     return found
 
 
-def _commands(pair, sizes, say):
+def _commands(agents, sizes, say):
     what = 'IPMI commands to the BMC, one session'
-    say('BMC: ' + what)
 
     def turn(one):
         rate, cpu = commanding.turn(one.bmc, one.process.pid, sizes.bmc_gets)
         return {(what, 'a second'): rate, (what, 'ms of CPU'): cpu}
 
-    return _turns(pair, sizes.bmc_rounds, ('ipmi',), turn)
+    return _turns(what, agents, sizes.bmc_rounds, ('ipmi',), turn, say)
 
 
-def _power(pair, sizes, say):
+def _power(agents, sizes, say):
     """Turn a VM on, by each agent and by the API alone."""
-    say('BMC: POST Reset On')
-    cluster, vm, name = pair[0].cluster, pair[0].vm, pair[1].name
-    missing = pair[1].missing
-    reason = missing.get('redfish') or missing.get('power', '')
-    ways = {each.name: (each.vm, each.power_on)
-            for each in (pair[:1] if reason else pair)}
-    ways[DIRECT] = vm, lambda: cluster.do(vm, 'start')
-    turns = {way: [] for way in ways}
-    for number in range(sizes.bmc_starts):
-        for way in list(ways)[::1 if number % 2 else -1]:
-            turns[way].append((*_accepted(cluster, *ways[way]),
-                               _running(cluster, *ways[way])))
-    accepted, calls, running = (
-        {way: list(part) for way, part in zip(ways, parts)}
-        for parts in zip(*(zip(*turns[way]) for way in ways)))
-    times = {way: [mine / direct for mine, direct in zip(
-        values, running[DIRECT])] for way, values in running.items()}
-    for what, unit, values, neighbours in (
-            ('POST Reset On', 'ms, median', accepted, (name, DIRECT)),
-            ('POST Reset On', 'API calls', calls, (name, DIRECT)),
-            ('On to running', 'ms, median', running, (DIRECT,)),
-            ('On to running', f'times {DIRECT}', times, (name,))):
-        for neighbour in neighbours:
-            yield row(what, unit, neighbour, values['ours'],
-                      values.get(neighbour, ()), ('', reason))
+    what, runs, times = 'POST Reset On', 'On to running', f'times {DIRECT}'
+    say('BMC: ' + what)
+    cluster = agents[0].cluster
+
+    def turn(vm, start):
+        took, calls = _accepted(cluster, vm, start)
+        return {(what, 'ms, median'): took, (what, 'API calls'): calls,
+                (runs, 'ms, median'): _running(cluster, vm, start)}
+
+    direct = rounds.Side(DIRECT, lambda: turn(
+        agents[0].vm, lambda: cluster.do(agents[0].vm, 'start')))
+    sides = [*(side(one, ('redfish', 'power'),
+                    lambda one: turn(one.vm, one.power_on))
+               for one in agents), direct]
+    rounds.alternate(sides, sizes.bmc_starts, say)
+    for each in sides:
+        for mine, other in zip(each.turns, direct.turns):
+            mine[runs, times] = (mine[runs, 'ms, median']
+                                 / other[runs, 'ms, median'])
+    # A time until it runs is compared with that of the API alone, and what it
+    # is of that with other agents.
+    return [row for row in rounds.rows(what, sides) if row.name != runs
+            or (row.unit == times) == (row.neighbour != DIRECT)]
 
 
 def _accepted(cluster, vm, start):
@@ -225,19 +237,24 @@ def _off(cluster, vm):
     cluster.wait_stopped(vm)
 
 
-def _starts(pair, sizes, say):
-    for what, parts, account in (
-            ('Redfish', ('redfish',), pair[0].account),
-            ('IPMI', ('ipmi',), pair[0].account),
-            ('both protocols', agent.PARTS, pair[0].account),
+def _starts(agents, sizes, say):
+    for protocols, parts, account in (
+            ('Redfish', ('redfish',), agents[0].account),
+            ('IPMI', ('ipmi',), agents[0].account),
+            ('both protocols', agent.PARTS, agents[0].account),
             ('Redfish, kubeconfig', ('redfish',), None)):
-        say(f'BMC: start, {what}')
+        what = 'start to first answer, ' + protocols
 
         def turn(one):
             with agent.Agent(one.name, one.command, one.cluster, one.vm,
                              parts, account) as another:
-                return {('start to first answer, ' + what, 'ms, median'):
-                        1000 * max(another.first_answer(part, one)
-                                   for part in parts)}
+                return {(what, 'ms, median'): 1000 * max(
+                    another.first_answer(part, one) for part in parts)}
 
-        yield from _turns(pair, sizes.bmc_starts, (*parts, 'start'), turn)
+        yield from _turns(what, agents, sizes.bmc_starts, (*parts, 'start'),
+                          turn, say)
+
+
+#: Functions of (agents, sizes, say) that return rows.
+PARTS = {'memory': _memory, 'get': _gets, 'ipmi': _commands, 'power': _power,
+         'start': _starts}

@@ -8,6 +8,7 @@ of it and are not slowed down.
 
 from collections.abc import Iterator
 import contextlib
+import functools
 import os
 import pathlib
 import signal
@@ -19,12 +20,10 @@ import timeit
 import fixtures
 import psutil
 
-from kubevirt_sandbox.testing import machines
-from tests.bench import agent
 from tests.bench import bmc
 from tests.bench import commanding
 from tests.bench import report
-from tests.fixtures import sandbox
+from tests.bench import rounds
 
 #: CPU requests of the BMC that are compared, in thousandths of a CPU.
 REQUESTS = 7, 20, 30, 50
@@ -143,51 +142,60 @@ class Guests(fixtures.Fixture):
                 process.send_signal(signal.SIGSTOP)
 
 
-def measure(sizes, say) -> list[report.Row]:
+def measure(sizes, say, others=()) -> Iterator[report.Row]:
     """Measure the answers of a BMC for each of `REQUESTS`.
 
     :param sizes: :class:`tests.bench.plan.Sizes`
     :param say: function that gets the name of each part when it begins
-    :returns: rows; the neighbour is the same BMC on an idle machine
+    :param others: pairs of the command of another agent and what it is called
+    :returns: rows; the neighbours are the others, and the same BMC on an idle
+        machine
     """
     say('contention: start')
+    what = 'answers while other containers take all CPU'
     if reason := unavailable():
-        return [report.Row('answers while other containers take all CPU',
-                           'ms, p99', None, reason=reason)]
+        yield report.Row(what, 'ms, p99', None, reason=reason)
+        return
     with fixtures.CompoundFixture([]) as holder:
-        cluster = holder.useFixture(sandbox.Sandbox(vms=0))
-        cluster.create('virtualmachines', machines.vm('vm', 'Halted'))
         parent = holder.useFixture(Group(
             _root() / f'bench-{os.getpid()}', _PARENT)).path
-        group = holder.useFixture(Group(parent / 'bmc', shares(REQUESTS[0])))
         guests = holder.useFixture(Guests(parent))
-        measured = holder.useFixture(agent.Agent(
-            'ours', bmc.OURS, cluster, 'vm',
-            account=holder.useFixture(agent.Account(cluster)).path)).wait()
-        group.add(measured.process.pid)
-        return list(_rows(measured, group, guests, sizes, say))
+        groups = [holder.useFixture(Group(
+            parent / f'bmc-{number}', shares(GUEST)))
+            for number in range(1 + len(others))]
+        agents, sides = bmc.start(holder, others, say), []
+        for one, group in zip(agents, groups):
+            if not one.failures:
+                group.add(one.process.pid)
+            sides.append(bmc.side(
+                one, ('https', 'ipmi', 'power'), functools.partial(
+                    _turn, group=group, guests=guests, sizes=sizes, say=say)))
+        sides.append(rounds.Side('idle machine', lambda: {
+            (_name(what, request), unit): value for request in REQUESTS
+            for (what, unit), value in _answers(agents[0], sizes).items()}))
+        rounds.alternate(sides, sizes.contention_rounds, say)
+        yield from rounds.rows(what, sides)
 
 
-def _rows(measured, group, guests, sizes, say) -> Iterator[report.Row]:
-    """Yield the rows of each request; each round has a turn of each."""
-    turns = {request: [] for request in (None, *REQUESTS)}
-    for number in range(sizes.contention_rounds):
-        for request in turns:
-            say(f'contention: round {number + 1}, ' + (
-                'idle' if request is None else f'{request}m'))
-            with (guests.compute() if request else contextlib.nullcontext()):
-                group.weigh(shares(request or 1000))
-                turns[request].append(_turn(measured, sizes))
+def _name(what: str, request: int) -> str:
+    return f'{what}, {request}m of CPU'
+
+
+def _turn(measured, group, guests, sizes, say) -> rounds.Figures:
+    """Ask a BMC under contention, with each of `REQUESTS`."""
+    figures = {}
     for request in REQUESTS:
-        for what, unit in turns[None][0]:
-            yield bmc.row(
-                f'{what}, {request}m of CPU', unit, 'idle machine', *(
-                    [turn[what, unit] for turn in turns[key]]
-                    for key in (request, None)))
+        say(f'contention: {measured.name}, {request}m')
+        group.weigh(shares(request))
+        with guests.compute():
+            figures.update({
+                (_name(what, request), unit): value for (what, unit), value
+                in _answers(measured, sizes).items()})
+    return figures
 
 
-def _turn(measured, sizes) -> dict[tuple[str, str], float]:
-    """Ask a BMC; return milliseconds by (what, unit)."""
+def _answers(measured, sizes) -> rounds.Figures:
+    """Ask a BMC; return milliseconds."""
     with measured.connection('https') as kept:
         kept.get()
         gets = _times(kept.get, sizes.contention_answers)

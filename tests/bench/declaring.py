@@ -18,6 +18,7 @@ from kubevirt_sandbox.testing import kubectl
 from kubevirt_sandbox.testing import process
 from tests.bench import enrolling
 from tests.bench import operating
+from tests.bench import report
 
 _TIMEOUT = 1800
 
@@ -92,15 +93,11 @@ def _pair(cluster, sizes):
 
 
 def _single(cluster, count):
-    """Return seconds of the life of one cluster, and the calls of a check."""
+    """Return the seconds of each step in the life of one cluster."""
     with Nodes(cluster, 'one', count) as nodes:
-        result = {'nodes': count, 'apply_s': nodes.run('apply')[1]}
-        cluster.sandbox.reset_stats()
-        result['unchanged_s'] = nodes.run('apply')[1]
-        # Reads only; the operator renews its Lease meanwhile.
-        result['verbs'] = cluster.sandbox.stats()['verbs']
-        result['teardown_s'] = nodes.teardown()[1]
-    return result
+        return {'apply': nodes.run('apply')[1],
+                'unchanged': nodes.run('apply')[1],
+                'teardown': nodes.teardown()[1]}
 
 
 def measure(sizes, say):
@@ -108,20 +105,29 @@ def measure(sizes, say):
 
     :param sizes: :class:`tests.bench.plan.Sizes`
     :param say: function that gets the name of each part when it begins
-    :returns: dictionary of ``pair``, seconds to apply ``sizes.nodes`` nodes,
-        ``single``, what single clusters took, and ``enrol``, see `enrolling`.
-        None without kubectl
+    :returns: iterator of `report.Row`: what ``sizes.nodes`` nodes and single
+        clusters took, and their enrolment, see `enrolling`. None without
+        kubectl
     """
     if not kubectl.KUBECTL:
         say('clusters: skipped, because kubectl is not installed')
-        return None
+        return
     with operating.Cluster('pretended') as cluster:
         say(f'clusters: {sizes.nodes} nodes, by the command and by kubectl')
-        result = {'nodes': sizes.nodes, 'pair': _pair(cluster, sizes),
-                  'single': []}
+        pair = _pair(cluster, sizes)
+        yield report.Row(
+            f'apply {sizes.nodes} nodes', 's, median', pair['command'],
+            'kubectl', pair['kubectl'], pair['command'] / pair['kubectl'])
         for count in sizes.clusters:
             say(f'clusters: {count} nodes')
-            result['single'].append(_single(cluster, count))
+            for step, seconds in _single(cluster, count).items():
+                yield report.Row(f'{step}, {count} nodes', 's', seconds)
     say(f'clusters: enrol {sizes.enrolled} nodes')
-    result['enrol'] = enrolling.measure(sizes.enrolled)
-    return result
+    enrolled = enrolling.measure(sizes.enrolled)
+    what = f'enrol {sizes.enrolled} nodes'
+    for name, unit, key in (
+            (what, 's', 'enrol_s'),
+            (what + ', the client', 's of CPU', 'client_cpu_s'),
+            (what + ', Ironic', 's of CPU', 'ironic_cpu_s'),
+            (f'unchanged, {sizes.enrolled} nodes in Ironic', 's', 'again_s')):
+        yield report.Row(name, unit, enrolled[key])

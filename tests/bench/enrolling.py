@@ -9,7 +9,6 @@ import time
 import types
 
 import fixtures
-import psutil
 
 from sushy_kubevirt.cluster import identity
 from sushy_kubevirt.cluster.ironic import client
@@ -17,6 +16,7 @@ from sushy_kubevirt.cluster.ironic import nodes
 from sushy_kubevirt.cluster.ironic import provision
 from sushy_kubevirt.cluster import model
 from sushy_kubevirt.remote import endpoint
+from tests.bench import processor
 from tests.fixtures import ironic
 from tests.fixtures import redfish_pod
 from tests.fixtures import sandbox
@@ -79,10 +79,7 @@ class Nodes(fixtures.Fixture):
 
     def processor_time(self):
         """Return the seconds of CPU of this process and of Ironic's."""
-        service = psutil.Process(self.ironic.process.pid)
-        return [sum(sum(each.cpu_times()[:2]) for each in group) for group in (
-            [psutil.Process()],
-            [service, *service.children(recursive=True)])]
+        return time.process_time(), processor.seconds(self.ironic.process.pid)
 
 
 def measure(count, config=None):

@@ -138,4 +138,6 @@ def _key(run):
 
 def _figure(row):
     """Return what is compared between runs, or None."""
+    if row.failed:
+        return None
     return row.value if row.unit in COUNTED else row.ratio

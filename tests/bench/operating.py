@@ -7,8 +7,11 @@ calls. The load when idle is measured over some time, as it is low.
 
 import concurrent.futures
 import contextlib
+import functools
+import re
 import statistics
 import time
+import urllib.request
 
 import fixtures
 import psutil
@@ -16,7 +19,11 @@ import psutil
 from kubevirt_sandbox.testing import api_user
 from kubevirt_sandbox.testing import kubectl
 from kubevirt_sandbox.testing import machines
+from kubevirt_sandbox.testing import process
 from tests.bench import memory
+from tests.bench import processor
+from tests.bench import rounds
+from tests.bench import version
 from tests.fixtures import operator
 from tests.fixtures import sandbox
 
@@ -30,20 +37,26 @@ class Cluster(fixtures.Fixture):
 
     :param pods: ``processes`` or ``pretended``
     :param arguments: of the operator
+    :param program: path of an operator, in the environment ``.venv/bin`` of a
+        checkout whose manifests are installed
     """
 
-    def __init__(self, pods, arguments=()):
+    def __init__(self, pods, arguments=(), program=None):
         super().__init__()
         self.pods = pods
         self.arguments = arguments
+        self.program = program or process.BIN / operator.NAME
 
     def _setUp(self):
         self.sandbox = self.useFixture(sandbox.Sandbox(
-            vms=0, arguments=('--pods', self.pods)))
-        operator.install(api_user.ApiUser(self.sandbox.kubeconfig))
+            vms=0, arguments=('--pods', self.pods,
+                              '--programs', self.program.parent)))
+        manifests = self.program.parents[2] / 'etc' / 'kubernetes'
+        operator.install(api_user.ApiUser(self.sandbox.kubeconfig), manifests
+                         if manifests.exists() else operator.MANIFESTS)
         self.operator = self.useFixture(operator.Operator(
             self.sandbox.account(operator.NAME, operator.NAMESPACE),
-            self.arguments))
+            self.arguments, program=self.program))
 
     def vm(self, name):
         self.sandbox.create('virtualmachines', machines.vm(name, 'Halted'))
@@ -77,6 +90,44 @@ class Cluster(fixtures.Fixture):
                     f'{sorted(names - self.ready())[:10]}')
             time.sleep(pause)
 
+    def populate(self, names):
+        """Create VMs, then their BMCs, by four clients at once.
+
+        :param names: list of their names
+        :returns: dictionary by unit: seconds until all BMCs are ready, and
+            processor time meanwhile. The API server has one thread
+        :raises AssertionError: they are not ready in time
+        """
+        pids = [one.process.pid for one in (self.operator, self.sandbox)]
+        with concurrent.futures.ThreadPoolExecutor(4) as pool:
+            list(pool.map(self.vm, names))
+            before = list(map(processor.seconds, pids))
+            began = time.monotonic()
+            list(pool.map(self.bmc, names))
+        while (ready := self._count_ready()) < len(names):
+            if time.monotonic() - began > 120 + len(names):
+                raise AssertionError(
+                    f'{ready} of {len(names)} BMCs are ready')
+            time.sleep(0.1)
+        elapsed = time.monotonic() - began
+        cpu, api = (processor.seconds(pid) - earlier
+                    for pid, earlier in zip(pids, before))
+        return {'s, all Ready': elapsed, 's of CPU until Ready': cpu,
+                's of CPU until Ready, API server': api,
+                's, all Ready, less API server': elapsed - api}
+
+    def _count_ready(self):
+        """Return how many BMCs are ready, by the operator's metrics.
+
+        A list of all of them is load, too.
+        """
+        url = re.search(r'http://[^ "]+', self.operator.process.output)[0]
+        with urllib.request.urlopen(url + '/metrics') as answer:
+            text = answer.read().decode()
+        found = re.search(r'(?m)^sushy_kubevirt_operator_bmcs\{'
+                          r'reason="ServiceReady"\} (\d+)', text)
+        return int(found[1]) if found else 0
+
     def delete(self, name):
         """Delete a BMC and wait until its pod is gone."""
         self.sandbox.request('DELETE', f'{BMCS % _NAMESPACE}/{name}',
@@ -85,7 +136,7 @@ class Cluster(fixtures.Fixture):
             time.sleep(0.02)
 
     def bmc_process(self):
-        """Return the process of the only BMC."""
+        """Return the process id of the only BMC."""
         found = []
         for one in psutil.Process(
                 self.sandbox.process.pid).children(recursive=True):
@@ -93,24 +144,28 @@ class Cluster(fixtures.Fixture):
             with contextlib.suppress(psutil.NoSuchProcess):
                 if 'sushy-kubevirt-bmc' in ' '.join(one.cmdline()):
                     found.append(one)
-        return found[-1]
+        return found[-1].pid
 
-    def rest(self, seconds, process):
+    def rest(self, seconds, pid):
         """Measure the load of a process when idle.
 
         :param seconds: duration
-        :param process: a `psutil.Process`
-        :returns: dictionary of ``calls_a_minute``, of all processes, and of
-            ``millicores``
+        :param pid: of the process
+        :returns: dictionary by unit; the calls are those of all processes
         """
-        before = sum(process.cpu_times()[:2])
+        time.sleep(min(5, seconds))
+        before = processor.seconds(pid)
         self.sandbox.reset_stats()
         time.sleep(seconds)
         calls = self.sandbox.stats()
-        return {
-            'calls_a_minute': calls['total'] * 60 / seconds,
-            'millicores': (sum(process.cpu_times()[:2]) - before) * 1000
-            / seconds}
+        used = processor.seconds(pid) - before
+        return {'CPU, m': used * 1000 / seconds,
+                'API calls a minute': calls['total'] * 60 / seconds}
+
+
+def named(what, figures):
+    """Return `rounds.Figures` of a dictionary by unit."""
+    return {(what, unit): value for unit, value in figures.items()}
 
 
 def _times(cluster, count):
@@ -128,56 +183,58 @@ def _times(cluster, count):
     return statistics.median(times[1:])
 
 
-def _one(sizes, say):
-    with Cluster('processes') as cluster:
+def _one(sizes, say, program):
+    with Cluster('processes', program=program) as cluster:
         say('operator: a BMC, time to Ready')
-        result = {'ready_ms': _times(cluster, sizes.ready)}
+        ready = _times(cluster, sizes.ready)
         say(f'operator: an idle BMC, for {sizes.rest} s')
         cluster.vm('idle')
         cluster.bmc('idle')
         cluster.wait_ready({'idle'}, 120, 0.1)
-        process = cluster.bmc_process()
+        container = cluster.bmc_process()
         # With the operator stopped, all calls are the pod's.
         cluster.operator.process.end()
-        time.sleep(min(5, sizes.rest))
-        result['rest'] = cluster.rest(sizes.rest, process)
-        result['pss'] = round(memory.pss(process.pid) / 2 ** 20, 2)
-    return result
+        rest = cluster.rest(sizes.rest, container)
+        return {('BMC, from applied to Ready', 'ms, median'): ready,
+                ('idle BMC', 'MiB of PSS'): _pss(container),
+                **named('idle BMC', rest)}
 
 
-def _many(sizes, say):
-    with Cluster('pretended') as cluster:
-        result = {'ready_ms': _times(cluster, sizes.ready)}
-        say(f'operator: {sizes.crowd} BMCs')
-        names = [f'many-{number}' for number in range(sizes.crowd)]
-        with concurrent.futures.ThreadPoolExecutor(4) as pool:
-            list(pool.map(cluster.vm, names))
-            started = time.monotonic()
-            list(pool.map(cluster.bmc, names))
-        # Poll rarely, as listing all of them is load, too.
-        cluster.wait_ready(set(names), 900, 2)
-        result['bmcs'] = sizes.crowd
-        result['all_ready_s'] = time.monotonic() - started
-        process = psutil.Process(cluster.operator.process.pid)
-        result['pss'] = round(memory.pss(process.pid) / 2 ** 20, 2)
+def _many(sizes, say, program):
+    with Cluster('pretended', program=program) as cluster:
+        what = f'operator with {sizes.crowd} BMCs'
+        figures = {("of these the operator's", 'ms, median'):
+                   _times(cluster, sizes.ready)}
+        say(what)
+        figures.update(named(what, cluster.populate(
+            [f'many-{number}' for number in range(sizes.crowd)])))
+        running = cluster.operator.process.pid
+        figures[what, 'MiB of PSS'] = _pss(running)
         say(f'operator: idle, for {sizes.rest} s')
-        time.sleep(min(5, sizes.rest))
-        result['rest'] = cluster.rest(sizes.rest, process)
-        result['pss_rested'] = round(memory.pss(process.pid) / 2 ** 20, 2)
-    return result
+        figures.update(named(what, cluster.rest(sizes.rest, running)))
+        figures[what + ', rested', 'MiB of PSS'] = _pss(running)
+        return figures
 
 
-def measure(sizes, say):
-    """Measure the operator.
+def _pss(pid):
+    return memory.pss(pid) / 2 ** 20
+
+
+def measure(sizes, say, others=()):
+    """Measure the operator, with a BMC whose containers run, and in a cluster
+    whose pods are ready immediately, so that the time to Ready is its share.
 
     :param sizes: :class:`tests.bench.plan.Sizes`
     :param say: function that gets the name of each part when it begins
-    :returns: dictionary of ``one``, a cluster with a BMC whose containers
-        run, and ``many``, one in which pods are ready immediately, so that the
-        time to Ready is the operator's share. None without kubectl, which
-        installs it
+    :param others: other versions, see `version.sides`
+    :returns: iterator of `report.Row`; none without kubectl, which installs
+        the operator
     """
     if not kubectl.KUBECTL:
         say('operator: skipped, because kubectl is not installed')
-        return None
-    return {'one': _one(sizes, say), 'many': _many(sizes, say)}
+        return
+    for what, turn in ('a BMC', _one), ('many BMCs', _many):
+        sides = version.sides(others, operator.NAME,
+                              functools.partial(turn, sizes, say))
+        rounds.alternate(sides, 1, say)
+        yield from rounds.rows(f'operator with {what}', sides)

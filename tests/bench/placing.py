@@ -6,20 +6,22 @@ reports their BMCs as served. The sandbox is the API server, whose processor
 time is part of every duration.
 """
 
-import concurrent.futures
-import re
+import functools
 import statistics
 import time
-import urllib.request
-
-import psutil
 
 from kubevirt_sandbox.testing import kubectl
 from tests.bench import memory
 from tests.bench import operating
+from tests.bench import rounds
+from tests.bench import version
+from tests.fixtures import operator
 from tests.fixtures import shared_pods
 
 _ARGUMENTS = '--default-placement', 'Shared'
+
+#: Largest number of BMCs for which versions take more than one turn.
+_REPEATED = 1000
 
 #: BMCs that are deleted, and seconds that one of them may take.
 _DELETED, _DELETION = 5, 60
@@ -28,66 +30,40 @@ _RECORD = ('/api/v1/namespaces/default/configmaps/'
            'sushy-kubevirt-shared-0-virtbmc')
 
 
-def measure(sizes, say):
+def measure(sizes, say, others=()):
     """Measure ``sizes.placed`` numbers of BMCs, each in a sandbox of its own.
 
     :param sizes: :class:`tests.bench.plan.Sizes`
     :param say: function that gets the name of each part when it begins
-    :returns: list of dictionaries: ``bmcs``; ``ready_s``, seconds from the
-        first POST of a BMC until all are ready; ``operator_cpu_s`` and
-        ``api_cpu_s``, processor time of operator and sandbox meanwhile;
-        ``pss``, the operator's memory then, in MiB; ``calls_a_minute`` and
-        ``millicores`` of the operator at rest; ``removed_ms``, median of the
-        milliseconds from the DELETE of a BMC until its entry is removed.
-        None without kubectl, which installs the operator
+    :param others: other versions, see `version.sides`
+    :returns: iterator of `report.Row`; none without kubectl, which installs
+        the operator
     """
     if not kubectl.KUBECTL:
         say('shared pods: skipped, because kubectl is not installed')
-        return None
-    return [_measure(count, sizes, say) for count in sizes.placed]
+        return
+    for count in sizes.placed:
+        what = f'operator with {count} BMCs in shared pods'
+        sides = version.sides(others, operator.NAME, functools.partial(
+            _turn, what, count, sizes, say))
+        rounds.alternate(sides, sizes.placed_rounds if others
+                         and count <= _REPEATED else 1, say)
+        yield from rounds.rows(what, sides)
 
 
-def _measure(count, sizes, say):
-    names = [f'node-{number}' for number in range(count)]
-    with operating.Cluster('pretended', _ARGUMENTS) as cluster, (
+def _turn(what, count, sizes, say, program):
+    with operating.Cluster('pretended', _ARGUMENTS, program) as cluster, (
             shared_pods.SharedPods(cluster.sandbox.kubeconfig)):
-        processes = [psutil.Process(one.process.pid)
-                     for one in (cluster.operator, cluster.sandbox)]
-        say(f'shared pods: {count} BMCs')
-        with concurrent.futures.ThreadPoolExecutor(4) as pool:
-            list(pool.map(cluster.vm, names))
-            before, began = _seconds(processes), time.monotonic()
-            list(pool.map(cluster.bmc, names))
-        # Not by a list of all of them, which is load, too.
-        while (ready := _ready(cluster)) < count:
-            if time.monotonic() - began > 60 + count / 5:
-                raise AssertionError(f'{ready} of {count} BMCs are ready')
-            time.sleep(0.1)
-        found = {'bmcs': count, 'ready_s': time.monotonic() - began}
-        found['operator_cpu_s'], found['api_cpu_s'] = (
-            after - earlier
-            for after, earlier in zip(_seconds(processes), before))
-        found['pss'] = memory.pss(processes[0].pid) / 2 ** 20
-        say(f'shared pods: {count} BMCs at rest, for {sizes.rest} s')
-        time.sleep(min(5, sizes.rest))
-        found.update(cluster.rest(sizes.rest, processes[0]))
-        found['removed_ms'] = statistics.median(
+        say(what)
+        figures = cluster.populate([f'node-{number}'
+                                    for number in range(count)])
+        pid = cluster.operator.process.pid
+        figures['MiB of PSS'] = memory.pss(pid) / 2 ** 20
+        say(f'{what}, at rest for {sizes.rest} s')
+        figures.update(cluster.rest(sizes.rest, pid))
+        figures['ms, entry of a deleted BMC removed'] = statistics.median(
             _removal(cluster, name) for name in _entries(cluster)[:_DELETED])
-    return found
-
-
-def _seconds(processes):
-    return [sum(one.cpu_times()[:2]) for one in processes]
-
-
-def _ready(cluster):
-    """Return how many BMCs are ready, by the operator's metrics."""
-    url = re.search(r'http://[^ "]+', cluster.operator.process.output)[0]
-    with urllib.request.urlopen(url + '/metrics') as answer:
-        text = answer.read().decode()
-    found = re.search(r'(?m)^sushy_kubevirt_operator_bmcs\{'
-                      r'reason="ServiceReady"\} (\d+)', text)
-    return int(found[1]) if found else 0
+        return operating.named(what, figures)
 
 
 def _entries(cluster):

@@ -2,10 +2,12 @@
 """The measurements, their order and their number."""
 
 import dataclasses
+import functools
 import statistics
 
 import fixtures
 
+from kubevirt_sandbox.testing import process
 from tests.bench import bmc
 from tests.bench import commanding
 from tests.bench import console
@@ -18,6 +20,8 @@ from tests.bench import load
 from tests.bench import memory
 from tests.bench import operating
 from tests.bench import placing
+from tests.bench import report
+from tests.bench import rounds
 from tests.bench import sandboxing
 from tests.bench import scale
 from tests.bench import sharing
@@ -76,6 +80,8 @@ class Sizes:
     shared: int = 250
     #: BMCs in shared pods of one operator.
     placed: tuple = (10, 100, 1000)
+    #: Rounds of these beside another version.
+    placed_rounds: int = 3
     #: The BMC of one VM: rounds, requests of one client in each, clients at
     #: the same time, and rounds of power actions and starts.
     bmc_rounds: int = 7
@@ -108,7 +114,7 @@ QUICK = Sizes(rounds=1, get=20, get_parallel=20, reset=2, reset_parallel=2,
               keys=20, console_bytes=10 ** 5,
               ready=1, crowd=20, rest=3,
               nodes=3, declarations=1, clusters=(5,),
-              enrolled=2, vms=(50,), shared=3, placed=(10,),
+              enrolled=2, vms=(50,), shared=3, placed=(10,), placed_rounds=1,
               bmc_rounds=2, bmc_gets=24, bmc_clients=8, bmc_starts=1,
               contention_rounds=1, contention_answers=3,
               views=1, page_starts=1, sandbox_rounds=1,
@@ -281,14 +287,18 @@ def bmcs(pair, sizes):
     return result
 
 
-def emulators(sizes, only, say):
-    """Compare ours with the stock ones; parameters as of `run`."""
+def emulators(sizes, names, say, result):
+    """Compare ours with the stock ones.
+
+    :param names: which of `report.NAMES` to measure
+    :param result: dictionary that gets the figures
+    """
     with fixtures.CompoundFixture([]) as holder:
         say('start')
         pair = [holder.useFixture(kind())
                 for kind in (subjects.Ours, subjects.Stock)
-                if only in (None, kind.name)]
-        result = {'turns': {}}
+                if kind.name in names]
+        result['turns'] = {}
         for name in TURNS:
             say(name)
             result['turns'][name] = take_turns(pair, name, sizes)
@@ -310,37 +320,56 @@ def emulators(sizes, only, say):
         result['memory'] = soak(pair, sizes)
         say('memory of more BMCs')
         result['bmcs'] = bmcs(pair, sizes)
-    return result
 
 
-#: What is measured besides the emulators.
-OTHERS = {'bmc': bmc.measure, 'contention': contending.measure,
-          'web': viewing.measure, 'scale': scale.measure,
-          'sandbox': sandboxing.measure, 'shared': sharing.measure,
-          'operator': operating.measure, 'placement': placing.measure,
+#: What can be measured beside another version or agent.
+COMPARED = {'bmc': bmc.measure, 'contention': contending.measure,
+            'web': viewing.measure, 'sandbox': sandboxing.measure,
+            'operator': operating.measure, 'placement': placing.measure}
+
+#: What is measured besides the emulators. The functions return rows.
+OTHERS = {**COMPARED, 'shared': sharing.measure, 'scale': scale.measure,
           'cluster': declaring.measure}
 
+#: Parts of the BMC of a VM.
+BMC_PARTS = {f'bmc-{part}': functools.partial(bmc.measure, parts=(part,))
+             for part in bmc.PARTS}
 
-def run(sizes, only=None, say=lambda what: None, compare=None):
-    """Run all measurements.
+
+def run(sizes, only=(), say=lambda what: None, others=()):
+    """Run measurements. A part that fails does not end the others.
 
     :param sizes: :class:`Sizes`
-    :param only: name of the one subject to measure, or a key of `OTHERS`;
-        None for all.
-    :param say: function that gets the name of each part when it begins.
-    :param compare: command of another agent and what it is called, a pair;
-        None to compare the BMC of one VM with the stock emulator, and the
-        sandbox with kube-apiserver.
-    :returns: dictionary, for `report.rows`.
+    :param only: names of subjects to measure, and keys of `OTHERS` and
+        `BMC_PARTS`; empty for all
+    :param say: function that gets the name of each part when it begins
+    :param others: pairs of the command of another agent or version and what
+        it is called; empty to compare the BMC of one VM with the stock
+        emulator, and the sandbox with kube-apiserver
+    :returns: dictionary, for `report.rows`
     """
-    if compare:
-        part = only or 'bmc'
-        return {part: OTHERS[part](sizes, say, *compare)}
-    result = {}
-    if only not in OTHERS:
-        result.update(emulators(sizes, only, say))
-    for name, measure in OTHERS.items():
-        if only in (None, name):
+    parts = {**OTHERS, **BMC_PARTS}
+    only = only or (*report.NAMES, *OTHERS)
+    result = {'rows': []}
+    names = [name for name in only if name in report.NAMES]
+    if names:
+        _try('emulators', say, result,
+             lambda: emulators(sizes, names, say, result) or ())
+    for part in only:
+        if part in parts:
             # The other subjects have ended and do not disturb it.
-            result[name] = measure(sizes, say)
+            _try(part, say, result, lambda: parts[part](
+                sizes, say, *((others,) if others else ())))
     return result
+
+
+def _try(part, say, result, measure):
+    """Add rows one by one, so that those before a failure are kept."""
+    try:
+        for row in measure():
+            result['rows'].append(row)
+    except Exception as exc:
+        say(f'{part} failed: {process.cause(exc)}')
+        result['rows'].append(report.Row(
+            part, '', None, reason=f'ours: {rounds.failure(exc)}',
+            failed=['ours']))

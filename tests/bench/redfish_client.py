@@ -16,6 +16,9 @@ from tests.bench import load
 _LENGTH = re.compile(rb'\r\ncontent-length: *(\d+)')
 _BYTES = 65536
 
+#: Time limit of a response, in seconds.
+TIMEOUT = 20
+
 
 class Connection:
     """A connection, which is kept if the server keeps it.
@@ -66,7 +69,7 @@ class Connection:
                     raise
 
     def _connect(self):
-        self._socket = socket.create_connection(self._address, load.TIMEOUT)
+        self._socket = socket.create_connection(self._address, TIMEOUT)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if self._context is not None:
             self._socket = self._context.wrap_socket(

@@ -4,9 +4,12 @@
 ``schema.json`` describes the JSON.
 """
 
+import csv
 import dataclasses
+import io
 import json
-import statistics
+import re
+import textwrap
 
 from tests.bench import targets
 from tests.fixtures import checkout
@@ -34,6 +37,7 @@ class Row:
     :param rounds: number of rounds
     :param values: values of this project in all rounds, a list
     :param reason: why there is no value of the neighbour, or of this project
+    :param failed: names of those that failed, a list, or None
     """
 
     name: str
@@ -46,6 +50,7 @@ class Row:
     rounds: int | None = None
     values: list | None = None
     reason: str | None = None
+    failed: list | None = None
 
     @property
     def key(self):
@@ -62,10 +67,16 @@ class Row:
         """The value to reach, or None."""
         return targets.TARGETS.get((self.name, self.unit))
 
+    @property
+    def target_ratio(self):
+        """The ratio to the neighbour to reach, or None."""
+        return targets.RATIOS.get(self.neighbour, {}).get(
+            (self.name, self.unit))
+
     def asdict(self):
         """Return what JSON has of it; fields without a value are left out."""
         found = {**dataclasses.asdict(self), 'better': self.better,
-                 'target': self.target}
+                 'target': self.target, 'target_ratio': self.target_ratio}
         return {name: value for name, value in found.items()
                 if value is not None or name == 'value'}
 
@@ -106,16 +117,7 @@ def rows(result):
     """
     if 'turns' in result:
         yield from _emulators(result)
-    for part in 'bmc', 'contention', 'web', 'sandbox':
-        yield from result.get(part, ())
-    for figures in result.get('scale', ()):
-        yield from _scale(**figures)
-    for figures in result.get('placement') or ():
-        yield from (Row(*row) for row in _placement(**figures))
-    for name, make in (('shared', _shared), ('operator', _operator),
-                       ('cluster', _cluster)):
-        if result.get(name):
-            yield from (Row(*row) for row in make(**result[name]))
+    yield from result['rows']
 
 
 def series(result):
@@ -128,11 +130,13 @@ def series(result):
         name: [[int(count), figures[name]['total']]
                for count, figures in result.get('bmcs', {}).items()
                if name in figures] for name in NAMES})]
-    found += [(f'shared pods, {what}', unit, {
-        line: [[figures['bmcs'], figures[key]]
-               for figures in result.get('placement') or ()]
-        for line, key in lines.items()})
-        for what, unit, lines in _PLACEMENT]
+    # Beside several neighbours a figure has several rows.
+    placed = {(int(match[1]), row.unit): row.value for row in result['rows']
+              if (match := _PLACED.match(row.name)) and row.value is not None}
+    for what, unit, lines in _PLACEMENT:
+        found.append((f'shared pods, {what}', unit, {
+            line: [[bmcs, value] for (bmcs, key), value in placed.items()
+                   if key == row_unit] for line, row_unit in lines.items()}))
     # The axes of plots are logarithmic.
     found = [(name, unit, {
         line: drawn for line, points in lines.items()
@@ -142,15 +146,20 @@ def series(result):
             for name, unit, lines in found if lines]
 
 
-#: Series of shared pods: what, unit, and lines with their figures.
+#: Rows about shared pods.
+_PLACED = re.compile('operator with ([0-9]+) BMCs in shared pods')
+
+#: Series of shared pods: what, unit, and lines with the units of their rows.
 _PLACEMENT = (
     ('time until all are Ready', 's', {
-        'elapsed': 'ready_s', 'CPU of the operator': 'operator_cpu_s',
-        'CPU of the API server': 'api_cpu_s'}),
-    ('memory of the operator', 'MiB of PSS', {'operator': 'pss'}),
-    ('API calls at rest', 'calls a minute', {'operator': 'calls_a_minute'}),
+        'elapsed': 's, all Ready',
+        'CPU of the operator': 's of CPU until Ready',
+        'CPU of the API server': 's of CPU until Ready, API server'}),
+    ('memory of the operator', 'MiB of PSS', {'operator': 'MiB of PSS'}),
+    ('API calls at rest', 'calls a minute',
+     {'operator': 'API calls a minute'}),
     ('reaction to a deletion', 'ms until the entry is removed',
-     {'operator': 'removed_ms'}),
+     {'operator': 'ms, entry of a deleted BMC removed'}),
 )
 
 
@@ -179,11 +188,12 @@ def _emulators(result):
             yield _pair(name, unit, figures,
                         **_between(turn.get('ratio', {}).get(key)))
     for key, unit in (('per_second', _RATE), ('cpu_ms', 'ms of CPU')):
-        yield _pair('IPMI commands in one session', unit, {
-            subject: figures[key]
-            for subject, figures in result['commands'].items()
-            if subject in NAMES}, **_between(
-                result['commands'].get('ratio', {}).get(key)))
+        if 'commands' in result:
+            yield _pair('IPMI commands in one session', unit, {
+                subject: figures[key]
+                for subject, figures in result['commands'].items()
+                if subject in NAMES}, **_between(
+                    result['commands'].get('ratio', {}).get(key)))
     if 'api_calls' in result:
         yield Row('GET system', 'API calls', result['api_calls']['per_get'])
     for key, what in (('cdi', 'import of 1 MiB, CDI alone'),
@@ -203,7 +213,17 @@ def _emulators(result):
                   'ms, median', figures['sel'])
     if 'console' in result:
         yield from (Row(*row) for row in _console(**result['console']))
-    soak = result['memory']
+    if 'memory' in result:
+        yield from _soak(result['memory'])
+    for count, figures in result.get('bmcs', {}).items():
+        yield _pair(f"vbmcd with {count} BMC{'' if count == '1' else 's'}",
+                    'MiB of PSS',
+                    {subject: figures[subject]['total']
+                     for subject in NAMES if subject in figures},
+                    figures.get('ratio'))
+
+
+def _soak(soak):
     for part in 'emulator', 'vbmcd':
         figures = {subject: soak[subject]['after'][part] for subject in NAMES
                    if subject in soak}
@@ -218,12 +238,6 @@ def _emulators(result):
                     {subject: tree['total']
                      for subject, tree in figures.items()},
                     soak.get('ratio', {}).get(part))
-    for count, figures in result['bmcs'].items():
-        yield _pair(f"vbmcd with {count} BMC{'' if count == '1' else 's'}",
-                    'MiB of PSS',
-                    {subject: figures[subject]['total']
-                     for subject in NAMES if subject in figures},
-                    figures.get('ratio'))
 
 
 def _console(**figures):
@@ -240,68 +254,6 @@ def _console(**figures):
         yield what, 'MiB of PSS', figures[name]
 
 
-def _scale(vms, first_s, list_s, whole_ms, page_ms, kib_per_vm):
-    yield Row(f'first collection, {vms} VMs', 's', first_s,
-              'list of the API', list_s, first_s / list_s)
-    yield Row(f'GET Systems, {vms} VMs', 'ms, median', whole_ms)
-    yield Row(f'a page of it, {vms} VMs', 'ms, median', page_ms)
-    yield Row(f'memory of a VM, {vms} VMs', 'KiB of PSS', kib_per_vm)
-
-
-def _shared(bmcs, empty, full, kib_per_bmc, start_s, floods):
-    yield 'one process, no BMC', 'MiB of PSS', empty
-    yield f'one process, {bmcs} BMCs', 'MiB of PSS', full
-    yield 'memory of a BMC in one process', 'KiB of PSS', kib_per_bmc
-    yield f'start of {bmcs} BMCs in one process', 's', start_s
-    for index, what in enumerate(('cached', 'uncached')):
-        yield f'GET, {what}, no flood', 'ms, median', statistics.median(
-            medians['idle'][index] for medians in floods.values())
-        for kind, medians in floods.items():
-            yield (f'GET, {what}, flood of {kind}', 'times without',
-                   medians['flooded'][index] / medians['idle'][index])
-
-
-def _operator(one, many):
-    yield 'BMC, from applied to Ready', 'ms, median', one['ready_ms']
-    yield "of these the operator's", 'ms, median', many['ready_ms']
-    yield 'idle BMC', 'MiB of PSS', one['pss']
-    yield 'idle BMC', 'CPU, m', one['rest']['millicores']
-    yield 'idle BMC', 'API calls a minute', one['rest']['calls_a_minute']
-    what = f"operator with {many['bmcs']} BMCs"
-    yield what, 'MiB of PSS', many['pss']
-    yield what + ', rested', 'MiB of PSS', many['pss_rested']
-    yield what, 'CPU, m', many['rest']['millicores']
-    yield what, 'API calls a minute', many['rest']['calls_a_minute']
-    yield what, 's, all Ready', many['all_ready_s']
-
-
-def _placement(bmcs, ready_s, operator_cpu_s, api_cpu_s, pss, calls_a_minute,
-               millicores, removed_ms):
-    what = f'operator with {bmcs} BMCs in shared pods'
-    yield what, 's, all Ready', ready_s
-    yield what, 's of CPU until Ready', operator_cpu_s
-    yield what, 's of CPU until Ready, API server', api_cpu_s
-    yield what, 'MiB of PSS', pss
-    yield what, 'CPU, m', millicores
-    yield what, 'API calls a minute', calls_a_minute
-    yield what, 'ms, entry of a deleted BMC removed', removed_ms
-
-
-def _cluster(nodes, pair, single, enrol):
-    what = f'apply {nodes} nodes'
-    yield (what, 's, median', pair['command'], 'kubectl', pair['kubectl'],
-           pair['command'] / pair['kubectl'])
-    for one in single:
-        for key, step in (('apply_s', 'apply'), ('unchanged_s', 'unchanged'),
-                          ('teardown_s', 'teardown')):
-            yield f"{step}, {one['nodes']} nodes", 's', one[key]
-    what = f"enrol {enrol['nodes']} nodes"
-    yield what, 's', enrol['enrol_s']
-    yield what + ', the client', 's of CPU', enrol['client_cpu_s']
-    yield what + ', Ironic', 's of CPU', enrol['ironic_cpu_s']
-    yield f"unchanged, {enrol['nodes']} nodes in Ironic", 's', enrol['again_s']
-
-
 NAMES = ('ours', 'stock')
 
 _HEAD = '', '', 'ours', 'neighbour', '', 'ratio (quartiles)', 'target'
@@ -312,6 +264,15 @@ def _number(value):
         else f'{value:.0f}'
 
 
+def _aims(row):
+    """Return the targets of a row, a list of texts."""
+    sign = '≥' if row.better == 'higher' else '≤'
+    aims = [f'{sign} {_number(row.target)}'] if row.target else []
+    if row.target_ratio:
+        aims.append(f'{sign} {row.target_ratio:g} × {row.neighbour}')
+    return aims
+
+
 def _cells(row):
     ratio = '-'
     if row.ratio is not None:
@@ -319,11 +280,39 @@ def _cells(row):
         if row.spread:
             ratio += ' ({:.2f} to {:.2f})'.format(*row.spread)
     elif row.reason:
-        ratio = 'not compared'
-    target = '' if row.target is None else (
-        f"{'≥' if row.better == 'higher' else '≤'} {_number(row.target)}")
+        ratio = 'failed' if row.failed else 'not compared'
     return (row.name, row.unit, _number(row.value), _number(row.other),
-            row.neighbour or '', ratio, target)
+            row.neighbour or '', ratio, ', '.join(_aims(row)))
+
+
+def rst(found, names):
+    """Format rows as a table of a page, one line for each figure.
+
+    :param found: iterable of `Row`
+    :param names: those of ``--compare``, which have a column each
+    """
+    lines = {}
+    for row in found:
+        line = lines.setdefault((row.name, row.unit), {
+            'this': _number(row.value), 'targets': []})
+        if row.neighbour and (row.other is not None or row.failed):
+            text = 'failed' if row.failed else _number(row.other) + (
+                '' if row.ratio is None else f' ({row.ratio:.2f})')
+            if row.neighbour in names:
+                line[row.neighbour] = text
+            else:
+                line['beside'] = f'{row.neighbour}: {text}'
+        line['targets'] += [aim for aim in _aims(row)
+                            if aim not in line['targets']]
+    text = io.StringIO()
+    writer = csv.writer(text, quoting=csv.QUOTE_ALL, lineterminator='\n')
+    columns = ('this', *names, 'beside', 'target')
+    writer.writerow(('', '', *columns))
+    for key, line in lines.items():
+        writer.writerow((*key, *(line.get(name, '') for name in columns[:-1]),
+                         ', '.join(line['targets'])))
+    return '.. csv-table::\n   :header-rows: 1\n\n' + textwrap.indent(
+        text.getvalue(), '   ')
 
 
 def table(found):
@@ -336,9 +325,15 @@ def table(found):
     widths = [max(len(line[column]) for line in lines)
               for column in range(len(lines[0]))]
     aligned = ('%-*s', '%-*s', '%*s', '%*s', '%-*s', '%-*s', '%-*s')
+    reasons = {}
+    for row in found:
+        if row.ratio is None and row.reason:
+            reasons.setdefault((
+                'failed' if row.failed else 'not compared', row.name,
+                row.reason), []).append(row.unit)
     return '\n'.join([
         *('  '.join(form % (width, cell) for form, width, cell
                     in zip(aligned, widths, line)).rstrip()
           for line in lines),
-        *(f'not compared: {row.name}, {row.unit}: {row.reason}'
-          for row in found if row.ratio is None and row.reason)])
+        *(f"{what}: {name}, {' and '.join(units)}: {reason}"
+          for (what, name, reason), units in reasons.items())])

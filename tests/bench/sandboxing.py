@@ -8,6 +8,8 @@ has no KubeVirt that would start them.
 """
 
 import base64
+from collections.abc import Iterator
+import functools
 import http.client
 import json
 import os
@@ -28,10 +30,10 @@ from kubevirt_sandbox.testing import machines
 from kubevirt_sandbox.testing import polling
 from kubevirt_sandbox.testing import ports
 from kubevirt_sandbox.testing import process
-from tests.bench import bmc
 from tests.bench import memory
 from tests.bench import processor
 from tests.bench import report
+from tests.bench import rounds
 
 OURS = str(process.BIN / 'kubevirt-sandbox')
 
@@ -208,85 +210,80 @@ class KubeApiserver(fixtures.Fixture):
         self._wait(_VMS, [])
 
 
-def measure(sizes, say, command: str | None = None,
-            name: str = 'other') -> list[report.Row]:
-    """Measure the sandbox, and a neighbour.
+def measure(sizes, say, others=()) -> Iterator[report.Row]:
+    """Measure the sandbox, and neighbours.
 
     :param sizes: :class:`tests.bench.plan.Sizes`
     :param say: function that gets the name of each part when it begins
-    :param command: of another version; None for kube-apiserver
-    :param name: what the other version is called
+    :param others: pairs of the command of another version and what it is
+        called; kube-apiserver if there are none
     """
-    programs = [os.environ.get(each) for each in ('KUBE_APISERVER', 'ETCD')]
+    programs = [os.environ.get(name) for name in ('KUBE_APISERVER', 'ETCD')]
 
-    def pair():
+    def servers():
         yield Sandbox('ours', OURS)
-        if command is not None:
-            yield Sandbox(name, command)
-        elif all(programs):
+        yield from (Sandbox(name, command) for command, name in others)
+        if all(programs) and not others:
             yield KubeApiserver(*programs)
 
-    say('sandbox: start')
-    starts = [[], []]
-    for number in range(sizes.sandbox_rounds):
-        for index, server in _alternating(list(pair()), number):
-            with server:
-                starts[index].append(server.start)
+    def started(server):
+        with server:
+            return dict(zip(((what, 's'), (what, 's of CPU')), server.start))
+
+    what = 'sandbox, start to ready'
+    say(what)
+    sides = [rounds.Side(server.name, functools.partial(started, server))
+             for server in servers()]
+    rounds.alternate(sides, sizes.sandbox_rounds, say)
+    yield from rounds.rows(what, sides)
     with fixtures.CompoundFixture([]) as holder:
-        servers = [holder.useFixture(server) for server in pair()]
-        neighbour = servers[1].name if servers[1:] else None
-        if neighbour == KubeApiserver.name:
-            with Client(servers[0]) as client:
-                servers[1].define(client.read(
-                    'GET', f'{_DEFINITIONS}/virtualmachines.kubevirt.io'))
-        found = [bmc.row('sandbox, start to ready', unit, neighbour, *(
-            [one[place] for one in each] for each in starts))
-            for place, unit in enumerate(('s', 's of CPU'))]
-        for server in servers:
+        running = [holder.useFixture(server) for server in servers()]
+        for server in running[1:]:
+            if server.name == KubeApiserver.name:
+                with Client(running[0]) as client:
+                    server.define(client.read(
+                        'GET', f'{_DEFINITIONS}/virtualmachines.kubevirt.io'))
+        for server in running:
             with Client(server) as client:
                 _create(client, 'vm', sizes.sandbox_listed)
-        for what, unit, work in _WORK:
-            say('sandbox: ' + what)
-            turns = [[], []]
-            for number in range(sizes.sandbox_rounds):
-                for index, server in _alternating(servers, number):
-                    if hasattr(server, 'define') and work is _start:
-                        continue
-                    turns[index].append(_turn(server, work, sizes))
-            reasons = ('', 'it has no KubeVirt' if servers[1:]
-                       and not turns[1] else '')
-            found += [bmc.row(f'sandbox, {what}', each, neighbour, *(
-                [one[place] for one in side] for side in turns), reasons)
-                for place, each in enumerate(unit)]
-        say('sandbox: memory')
-        sides = [[], []]
-        for index, server in enumerate(servers):
-            with Client(server) as client:
-                _create(client, 'more',
-                        sizes.sandbox_vms - sizes.sandbox_listed)
-            sides[index] = [sum(memory.tree(pid)['total']
-                                for pid in server.pids)]
-        found.append(bmc.row(f'sandbox, memory with {sizes.sandbox_vms} VMs',
-                             'MiB of PSS', neighbour, *sides))
-    return found
+        for what, units, work in _WORK:
+            yield from _rows(f'sandbox, {what}', running, functools.partial(
+                _turn, f'sandbox, {what}', units, work, sizes),
+                sizes.sandbox_rounds, say, work is _start)
+        what = f'sandbox, memory with {sizes.sandbox_vms} VMs'
+        yield from _rows(what, running, functools.partial(
+            _memory, what, sizes), 1, say)
 
 
-def _alternating(servers, number):
-    """Return pairs of index and server, in turns the other way round."""
-    found = list(enumerate(servers))
-    return found[::-1] if number % 2 else found
+def _rows(what, servers, turn, count, say, needs_kubevirt=False):
+    say(what)
+    sides = [rounds.Side(
+        server.name, functools.partial(turn, server), rounds.not_served(
+            'it has no KubeVirt' if needs_kubevirt
+            and server.name == KubeApiserver.name else ''))
+        for server in servers]
+    rounds.alternate(sides, count, say)
+    return rounds.rows(what, sides)
 
 
-def _turn(server, work, sizes):
-    """Return a figure of the elapsed time, and the CPU in ms, of one turn."""
+def _memory(what, sizes, server):
+    with Client(server) as client:
+        _create(client, 'more', sizes.sandbox_vms - sizes.sandbox_listed)
+    return {(what, 'MiB of PSS'): sum(
+        memory.tree(pid)['total'] for pid in server.pids)}
+
+
+def _turn(what, units, work, sizes, server):
+    """Return a figure of the elapsed time, and the CPU in ms."""
     before = sum(map(processor.seconds, server.pids))
     begin = time.perf_counter()
     with Client(server) as client:
         count = work(client, server, sizes)
     elapsed = time.perf_counter() - begin
     cpu = sum(map(processor.seconds, server.pids)) - before
-    return (1000 * elapsed / count if work is _start else count / elapsed,
-            1000 * cpu / count)
+    return dict(zip(((what, unit) for unit in units), (
+        1000 * elapsed / count if work is _start else count / elapsed,
+        1000 * cpu / count)))
 
 
 def _create(client, prefix, count):

@@ -8,6 +8,7 @@ import fixtures
 
 from tests.bench import load
 from tests.bench import memory
+from tests.bench import report
 from tests.fixtures import emulator
 from tests.fixtures import sandbox
 
@@ -24,19 +25,14 @@ def measure(sizes, say):
 
     :param sizes: :class:`tests.bench.plan.Sizes`
     :param say: function that gets the name of each part when it begins
-    :returns: list of dictionaries: ``vms``; ``first_s``, seconds from the
-        first request for the collection until its response; ``list_s``,
-        those of one list of all VMs by the API; medians in milliseconds of
-        later requests, ``whole_ms`` and ``page_ms``; ``kib_per_vm`` of PSS
+    :returns: iterator of `report.Row`
     """
-    result = []
     for count in sizes.vms:
         say(f'an emulator of {count} VMs')
         with fixtures.CompoundFixture([]) as holder:
             cluster = holder.useFixture(sandbox.Sandbox(
                 vms=count, boot_seconds=0))
-            result.append(_measure(holder, cluster, sizes))
-    return result
+            yield from _measure(holder, cluster, sizes)
 
 
 def _measure(holder, cluster, sizes):
@@ -57,6 +53,10 @@ def _measure(holder, cluster, sizes):
             for where in (SYSTEMS, f'{SYSTEMS}?$top={PAGE}'))
     extra = (memory.tree(ours.process.pid)['total']
              - memory.tree(empty.process.pid)['total'])
-    return {'vms': cluster.vms, 'first_s': first, 'list_s': listed,
-            'whole_ms': whole, 'page_ms': page,
-            'kib_per_vm': 1024 * extra / cluster.vms}
+    vms = f'{cluster.vms} VMs'
+    yield report.Row('first collection, ' + vms, 's', first,
+                     'list of the API', listed, first / listed)
+    yield report.Row('GET Systems, ' + vms, 'ms, median', whole)
+    yield report.Row('a page of it, ' + vms, 'ms, median', page)
+    yield report.Row('memory of a VM, ' + vms, 'KiB of PSS',
+                     1024 * extra / cluster.vms)

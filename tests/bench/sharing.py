@@ -16,6 +16,7 @@ import time
 import fixtures
 
 from tests.bench import memory
+from tests.bench import report
 from tests.fixtures import sandbox
 from tests.fixtures import shared_pod
 
@@ -70,12 +71,7 @@ def measure(sizes, say):
 
     :param sizes: :class:`tests.bench.plan.Sizes`
     :param say: function that gets the name of each part when it begins
-    :returns: dictionary: ``bmcs``; ``empty`` and ``full``, MiB of PSS without
-        and with them; ``kib_per_bmc`` of PSS between one and all; ``start_s``,
-        seconds until a process that has just become ready serves all;
-        ``floods``: by what another BMC is flooded with, a dictionary of
-        ``idle``, before that, and ``flooded``, medians in milliseconds of
-        [cached, uncached] GETs of one BMC
+    :returns: iterator of `report.Row`
     :raises: `RuntimeError` if BMCs are not served, or a flood ends
     """
     say(f'one process with {sizes.shared} BMCs')
@@ -83,44 +79,54 @@ def measure(sizes, say):
         cluster = holder.useFixture(sandbox.Sandbox(
             vms=sizes.shared, boot_seconds=0))
         pod = holder.useFixture(shared_pod.SharedPod(cluster))
-        return _measure(cluster, pod, sizes)
+        empty = _pss(pod)
+        bmcs = [pod.bmc(f'vm-{number}', number)
+                for number in range(sizes.shared)]
+        _serve(pod, bmcs[:1])
+        single = _pss(pod)
+        _serve(pod, bmcs)
+        full = _pss(pod)
+        pod.process.send(15)
+        pod.process.wait()
+        cluster.patch('configmaps', shared_pod.REPORT, [
+            {'op': 'add', 'path': '/data', 'value': {}}])
+        # Not the reading of the kubeconfig, which a pod does not have.
+        pod.start()
+        began = time.perf_counter()
+        _wait(pod, bmcs)
+        started = time.perf_counter() - began
+        yield report.Row('one process, no BMC', 'MiB of PSS', empty)
+        yield report.Row(f'one process, {len(bmcs)} BMCs', 'MiB of PSS', full)
+        yield report.Row('memory of a BMC in one process', 'KiB of PSS',
+                         1024 * (full - single) / (len(bmcs) - 1))
+        yield report.Row(f'start of {len(bmcs)} BMCs in one process', 's',
+                         started)
+        yield from _floods(*bmcs[:2], sizes)
 
 
-def _measure(cluster, pod, sizes):
-    result = {'bmcs': sizes.shared, 'empty': _pss(pod)}
-    bmcs = [pod.bmc(f'vm-{number}', number)
-            for number in range(sizes.shared)]
-    _serve(pod, bmcs[:1])
-    one = _pss(pod)
-    _serve(pod, bmcs)
-    result['full'] = _pss(pod)
-    result['kib_per_bmc'] = 1024 * (result['full'] - one) / (len(bmcs) - 1)
-    pod.process.send(15)
-    pod.process.wait()
-    cluster.patch('configmaps', shared_pod.REPORT, [
-        {'op': 'add', 'path': '/data', 'value': {}}])
-    # Not the reading of the kubeconfig, which a pod does not have.
-    pod.start()
-    began = time.perf_counter()
-    _wait(pod, bmcs)
-    result['start_s'] = time.perf_counter() - began
-    other, flooded = bmcs[:2]
-    result['floods'] = {}
+def _floods(other, flooded, sizes):
+    """Measure GETs of a BMC before and while another one is flooded."""
+    idle = [[], []]
     for kind, argument in FLOODS.items():
-        idle = _latencies(other, sizes)
+        before = _latencies(other, sizes)
         with subprocess.Popen([
                 sys.executable, '-c', _FLOOD, flooded.address,
                 str(flooded.slot), argument, flooded.username,
                 flooded.password]) as flood:
             try:
                 time.sleep(1)
-                result['floods'][kind] = {
-                    'idle': idle, 'flooded': _latencies(other, sizes)}
+                during = _latencies(other, sizes)
                 if flood.poll() is not None:
                     raise RuntimeError(f'the flood of {kind} has ended')
             finally:
                 flood.kill()
-    return result
+        for index, what in enumerate(('cached', 'uncached')):
+            idle[index].append(before[index])
+            yield report.Row(f'GET, {what}, flood of {kind}',
+                             'times without', during[index] / before[index])
+    for what, values in zip(('cached', 'uncached'), idle):
+        yield report.Row(f'GET, {what}, no flood', 'ms, median',
+                         statistics.median(values))
 
 
 def _serve(pod, bmcs):

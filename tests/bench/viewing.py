@@ -6,14 +6,18 @@ connection. Beside it the same browser loads a small document of the same
 service, without scripts.
 """
 
+import functools
 import json
 import statistics
 
 import fixtures
 
 from kubevirt_sandbox.testing import machines
+from tests.bench import agent
+from tests.bench import bmc
 from tests.bench import memory
 from tests.bench import report
+from tests.bench import rounds
 from tests.bench import spread
 from tests.fixtures import browser
 from tests.fixtures import redfish_pod
@@ -32,7 +36,8 @@ VIEWS = {'login': ('input[type=password]', False),
 
 # The milliseconds from the start of the navigation to the frame that shows it.
 _WATCH = """
-window.seen = new Promise((resolve) => {
+window.seen = new Promise((resolve, reject) => {
+  setTimeout(() => reject(new Error('not shown')), %d);
   const observer = new MutationObserver(() => {
     if (document.querySelector(%s)) {
       observer.disconnect();
@@ -46,48 +51,57 @@ window.seen = new Promise((resolve) => {
 _LOADED = "performance.getEntriesByType('navigation')[0].loadEventEnd"
 
 
-def measure(sizes, say):
+def measure(sizes, say, others=()):
     """Measure the page of one VM's BMC.
 
     :param sizes: :class:`tests.bench.plan.Sizes`
     :param say: function that gets the name of each part when it begins
-    :returns: list of `report.Row`
+    :param others: pairs of the command of another agent, e.g. of an earlier
+        version, and what it is called
+    :returns: iterator of `report.Row`
     """
+    say('web page: memory')
+    yield from _unused(sizes)
     with fixtures.CompoundFixture([]) as holder:
-        cluster = holder.useFixture(sandbox.Sandbox(vms=0))
+        agents = bmc.start(holder, others, say)
+        ours = agents[0]
+        for one in agents:
+            ours.cluster.do(one.vm, 'start')
+            ours.cluster.wait_running(one.vm)
+        before = ours.pss()
+        # One browser, which trusts all.
+        pages = {one.name: holder.useFixture(browser.Browser(
+            f'https://{agent.ADDRESS}:{one.ports["https"]}',
+            [each.certificate for each in agents if not each.failures]))
+            for one in agents}
+        for view in VIEWS:
+            say(f'web page: first view of the {view}')
+            yield from _first_views(agents, pages, view, sizes.views, say)
+        yield _grown('web page, used', ours, before)
+        say('web page: serial console')
+        _console(pages['ours'], ours)
+        yield _grown('web page and console, used', ours, before)
+
+
+def _grown(what, one, before):
+    return report.Row(what, 'KiB of PSS', 1024 * (one.pss() - before))
+
+
+def _unused(sizes):
+    """Yield the row with the additional memory of a page that is not used."""
+    found = []
+    with sandbox.Sandbox(vms=0) as cluster:
         for vm in 'with', 'without':
             cluster.create('virtualmachines', machines.vm(vm))
             cluster.wait_running(vm)
-        say('web page: memory')
-        rows = list(_unused(cluster, sizes))
-        pod = holder.useFixture(redfish_pod.RedfishPod(cluster, 'with'))
-        _read(pod)
-        before = _kib(pod)
-        chrome = holder.useFixture(browser.Browser(
-            pod.url, [pod.tls.path / 'tls.crt']))
-        for view in VIEWS:
-            say(f'web page: first view of the {view}')
-            rows += _first_views(chrome, pod, view, sizes.views)
-        rows.append(report.Row('web page, used', 'KiB of PSS',
-                               _kib(pod) - before))
-        say('web page: serial console')
-        _console(chrome, pod)
-        rows.append(report.Row('web page and console, used', 'KiB of PSS',
-                               _kib(pod) - before))
-        return rows
-
-
-def _unused(cluster, sizes):
-    """Yield the row with the additional memory of a page that is not used."""
-    found = []
-    for _ in range(sizes.page_starts):
-        # Both at the same time, so that they share the same pages.
-        with redfish_pod.RedfishPod(cluster, 'with') as one, \
-                redfish_pod.RedfishPod(
-                    cluster, 'without', settings=_DISABLED) as other:
-            for pod in one, other:
-                _read(pod)
-            found.append((_kib(one), _kib(other)))
+        for _ in range(sizes.page_starts):
+            # Both at the same time, so that they share the same pages.
+            with redfish_pod.RedfishPod(cluster, 'with') as one, \
+                    redfish_pod.RedfishPod(
+                        cluster, 'without', settings=_DISABLED) as other:
+                for pod in one, other:
+                    _read(pod)
+                found.append((_kib(one), _kib(other)))
     ours, others = zip(*found)
     between = spread.of([one / other for one, other in found])
     yield report.Row(
@@ -106,34 +120,33 @@ def _kib(pod):
     return memory.pss(pod.process.pid) / 1024
 
 
-def _first_views(chrome, pod, view, rounds):
-    selector, logged_in = VIEWS[view]
-    session = _log_in(chrome, pod) if logged_in else ''
-    views, small = [], []
-    for number in range(rounds):
-        for ours in (True, False)[::1 if number % 2 else -1]:
-            if ours:
-                views.append(_view(chrome, '/', session, selector))
-            else:
-                small.append(_view(chrome, SMALL)[0])
+def _first_views(agents, pages, view, count, say):
     name = f'web page, first view of the {view}'
-    times, sizes = zip(*views)
-    between = spread.of([one / other for one, other in zip(times, small)])
-    yield report.Row(
-        name, 'ms, median', statistics.median(times), f'GET {SMALL}',
-        statistics.median(small), between['middle'], between['quartiles'],
-        between['rounds'], list(times))
-    yield report.Row(name, 'kB', statistics.median(sizes))
+    selector, logged_in = VIEWS[view]
+
+    @functools.cache
+    def session(one):
+        return _log_in(pages[one.name], one) if logged_in else ''
+
+    def turn(one):
+        took, received = _view(pages[one.name], '/', session(one), selector)
+        return {(name, 'ms, median'): took, (name, 'kB'): received}
+
+    sides = [*(bmc.side(one, ('https',), turn) for one in agents),
+             rounds.Side(f'GET {SMALL}', lambda: {
+                 (name, 'ms, median'): _view(pages['ours'], SMALL)[0]})]
+    rounds.alternate(sides, count, say)
+    return rounds.rows(name, sides)
 
 
-def _log_in(chrome, pod):
+def _log_in(chrome, one):
     """Log in; return a script with which other pages have the session."""
     with chrome.page() as tab:
         tab.allow_error('status of 401')
         page = tab.page
         page.goto('/')
-        page.get_by_label('User name').fill(redfish_pod.USER)
-        page.get_by_label('Password').fill(pod.password)
+        page.get_by_label('User name').fill(agent.USER)
+        page.get_by_label('Password').fill(one.password)
         page.get_by_role('button', name='Log in').click()
         chrome.expect(page.locator('#power')).to_be_visible()
         stored = page.evaluate('JSON.stringify(sessionStorage)')
@@ -158,17 +171,18 @@ def _view(chrome, path, session='', selector=None):
         client.send('Network.enable')
         tab.page.add_init_script(session)
         if selector:
-            tab.page.add_init_script(_WATCH % json.dumps(selector))
+            tab.page.add_init_script(_WATCH % (browser.TIMEOUT,
+                                               json.dumps(selector)))
         tab.page.goto(path)
         took = tab.page.evaluate('window.seen' if selector else _LOADED)
         return took, sum(received) / 1000
 
 
-def _console(chrome, pod):
+def _console(chrome, one):
     """Open the serial console, and wait for a prompt of the guest."""
     with chrome.page() as tab:
         page = tab.page
-        page.add_init_script(_log_in(chrome, pod))
+        page.add_init_script(_log_in(chrome, one))
         page.goto('/#/systems/1/console')
         chrome.expect(page.locator('#console')).to_be_visible()
         # A key is lost before the WebSocket is open.

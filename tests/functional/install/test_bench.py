@@ -5,11 +5,13 @@ import json
 import pathlib
 import subprocess
 import sys
+import unittest
 
 import fixtures
 from oslotest import base
 
 from kubevirt_sandbox.testing import given_cluster
+from kubevirt_sandbox.testing import kubectl
 from kubevirt_sandbox.testing import process
 from tests.fixtures import checkout
 
@@ -21,6 +23,27 @@ export BENCH_SERVE=redfish
 exec tests/bench/agents/project {bin}
 """
 
+#: An agent without IPMI that refuses a POST.
+LAME = """\
+#!{python}
+import http.server
+import os
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+
+    def do_GET(self):
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b'{{"Members": [{{"@odata.id": "/system"}}]}}')
+
+
+for part in 'https', 'ipmi':
+    print(f'not served: {{part}}: this agent has HTTP', flush=True)
+http.server.ThreadingHTTPServer(
+    (os.environ['BENCH_ADDRESS'], int(os.environ['BENCH_HTTP_PORT'])),
+    Handler).serve_forever()
+"""
 
 #: A program with the options of kube-apiserver: an API without KubeVirt.
 APISERVER = """\
@@ -163,13 +186,47 @@ class CompareTestCase(BenchTestCase):
             self.assertIn('not compared: ' + ', '.join(key), done.stdout)
         self.assertEqual([], process.running(str(self.folder)))
 
-    def test_agent_that_fails(self):
-        # A version whose Redfish does not start.
+    def test_agents_that_fail(self):
+        # A version whose Redfish does not start, and one that cannot turn a
+        # VM on.
         (self.folder / 'sushy-kubevirt-ipmi').symlink_to(
             process.BIN / 'sushy-kubevirt-ipmi')
-        done = self.bench('--quick', '--compare',
-                          f'tests/bench/agents/project {self.folder}')
-        self.assertNotEqual(0, done.returncode)
-        self.assertRegex(done.stderr, 'project .* ended with 127; its output')
+        lame = self.program('lame', LAME.format(python=sys.executable))
+        figures = self.folder / 'figures.json'
+        done = self.bench(
+            '--quick', '--only', 'bmc-power', '--only', 'bmc-memory',
+            '--compare', f'tests/bench/agents/project {self.folder}',
+            '--as', 'broken', '--compare', lame, '--as', 'lame',
+            '--json', str(figures))
+        self.assertEqual(0, done.returncode, done.stderr)
+        self.assertRegex(done.stderr, 'broken failed: .* ended with 127')
         self.assertRegex(done.stderr,
                          'sushy-kubevirt-redfish.*No such file')
+        rows = {(row['name'], row['unit'], row.get('neighbour')): row
+                for row in json.loads(figures.read_text())['rows']}
+        for name, reason in (('broken', 'ended with 127'), ('lame', ' 501: ')):
+            row = rows['POST Reset On', 'ms, median', name]
+            self.assertEqual([name], row['failed'])
+            self.assertIn(f'{name}: failed: ', row['reason'])
+            self.assertIn(reason, row['reason'])
+            self.assertGreater(row['value'], 0)
+        memory = 'idle BMC, both protocols', 'MiB of PSS'
+        self.assertGreater(rows[(*memory, 'broken')]['value'], 0)
+        self.assertEqual([], process.running(str(self.folder)))
+
+    @unittest.skipUnless(kubectl.KUBECTL, 'kubectl is not installed')
+    def test_operator_of_another_version(self):
+        figures = self.folder / 'figures.json'
+        done = self.bench(
+            '--quick', '--only', 'placement', '--bmcs', '2',
+            '--compare', f'tests/bench/agents/project {process.BIN}',
+            '--as', 'twin', '--compare', str(self.folder), '--as', 'empty',
+            '--json', str(figures))
+        self.assertEqual(0, done.returncode, done.stderr)
+        rows = json.loads(figures.read_text())['rows']
+        self.assertEqual({'twin'}, {row['neighbour'] for row in rows})
+        rows = {row['unit']: row for row in rows}
+        for unit in ('s, all Ready', 'MiB of PSS',
+                     'ms, entry of a deleted BMC removed'):
+            self.assertGreater(rows[unit]['ratio'], 0, unit)
+        self.assertEqual([], process.running(str(self.folder)))

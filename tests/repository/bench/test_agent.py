@@ -3,15 +3,22 @@
 
 import pathlib
 import shlex
+import signal
+import subprocess
 import sys
 import textwrap
 import types
+from unittest import mock
 
 import fixtures
 from oslotest import base
+import psutil
 
 from tests.bench import agent
 from tests.bench import bmc
+from tests.bench import load
+from tests.bench import processor
+from tests.bench import rounds
 
 #: Serves HTTP with sessions, and closes each connection.
 AGENT = """
@@ -78,25 +85,121 @@ class AgentTestCase(base.BaseTestCase):
         exc = self.assertRaises(RuntimeError, one.wait)
         self.assertIn('no such VM', str(exc))
 
+    def fail(self, source, turn):
+        """Have an agent take a turn that fails; return reason and failures."""
+        self.useFixture(fixtures.MonkeyPatch('tests.bench.agent.START', 2))
+        self.useFixture(fixtures.MonkeyPatch(
+            'tests.bench.redfish_client.TIMEOUT', 0.2))
+        one = self.start(source).wait()
+        side = bmc.side(one, ('http',), turn)
+        rounds.alternate([side], 2, lambda text: None)
+        self.assertTrue(side.failed)
+        return side.reason, one.failures
+
+    def get(self, one):
+        with one.connection('http') as connection:
+            connection.get()
+        return {('GET', 's'): 1.0}
+
+    def test_agent_that_dies_in_the_middle(self):
+        def die(one):
+            one.process.send(9)
+            one.process.wait()
+            return self.get(one)
+
+        reason, failures = self.fail(AGENT, die)
+        self.assertIn('ended with -9', reason)
+        self.assertEqual(set(agent.NEEDS), set(failures))
+
+    def test_agent_that_hangs(self):
+        def hang(one):
+            one.process.send(signal.SIGSTOP)
+            self.addCleanup(one.process.kill)
+            return self.get(one)
+
+        reason, failures = self.fail(AGENT, hang)
+        self.assertEqual(('failed: timed out', {'http': reason}),
+                         (reason, failures))
+
+    def test_agent_that_refuses(self):
+        def refuse(one):
+            raise load.Refused('POST: 500')
+
+        self.assertEqual(('failed: POST: 500', {}), self.fail(AGENT, refuse))
+
+
+class ProcessorTestCase(base.BaseTestCase):
+
+    def test_descendants_count(self):
+        done = 'sum(range(10 ** 6)); print(0, flush=True); input()'
+        with subprocess.Popen(
+                [sys.executable, '-c', 'import subprocess, sys; '
+                 f'subprocess.run([sys.executable, "-c", "{done}"])'],
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE) as parent:
+            parent.stdout.readline()
+            both = processor.seconds(parent.pid)
+            times = psutil.Process(parent.pid).cpu_times()
+            self.assertLess(times.user + times.system, both)
+            parent.stdin.close()
+
 
 class RowTestCase(base.BaseTestCase):
 
+    def rows(self, *turns, **more):
+        """Have sides take turns; return the rows.
+
+        :param turns: for each side its values, or an exception
+        :param more: reasons by the name of a further side
+        """
+        def side(name, values):
+            return rounds.Side(name, mock.Mock(side_effect=[
+                value if isinstance(value, Exception)
+                else {('x', 's'): value} for value in values]))
+
+        sides = [side(name, values) for name, values in zip(
+            ('ours', 'lean', 'fat'), turns)]
+        sides += [rounds.Side(name, None, reason)
+                  for name, reason in more.items()]
+        rounds.alternate(sides, len(turns[0]), self.said.append)
+        return list(rounds.rows('what', sides))
+
+    def setUp(self):
+        super().setUp()
+        self.said = []
+
     def test_ratio_is_the_median_of_the_rounds(self):
-        row = bmc.row('GET', 'a second', 'other', [10, 20, 60], [10, 10, 20])
-        self.assertEqual((20, 10, 2.0, 3),
-                         (row.value, row.other, row.ratio, row.rounds))
+        row, = self.rows([10, 20, 60], [10, 10, 20])
+        self.assertEqual((20, 10, 2.0, 3, 'lean'), (
+            row.value, row.other, row.ratio, row.rounds, row.neighbour))
+
+    def test_row_for_each_neighbour(self):
+        self.assertEqual([('lean', 2.0), ('fat', 0.5)], [
+            (row.neighbour, row.ratio)
+            for row in self.rows([4.0], [2.0], [8.0], slow='not served: no')])
 
     def test_neighbour_that_does_not_serve_it(self):
-        pair = [types.SimpleNamespace(name='ours', missing={}),
-                types.SimpleNamespace(name='lean', missing={
-                    'ipmi': 'it has none', 'power': 'no'})]
-        row, = bmc._turns(pair, 2, ('ipmi',), lambda one: {('x', 's'): 4.0})
-        self.assertEqual(('lean', 4.0, None, None,
+        row, = self.rows([4.0, 4.0], lean='not served: it has none')
+        self.assertEqual(('lean', 4.0, None, None, None,
                           'lean: not served: it has none'),
                          (row.neighbour, row.value, row.other, row.ratio,
-                          row.reason))
+                          row.failed, row.reason))
+
+    def test_neighbour_that_fails(self):
+        row, other = self.rows([4.0, 8.0, 6.0],
+                               [2.0, ValueError('out of\nluck')], [2.0] * 3)
+        self.assertEqual(
+            (6.0, 3, None, ['lean'], 'lean: failed: out of luck'),
+            (row.value, row.rounds, row.ratio, row.failed, row.reason))
+        self.assertEqual((3.0, None), (other.ratio, other.failed))
+        self.assertEqual(['lean failed: out of\nluck'], self.said)
+
+    def test_all_fail(self):
+        row, = self.rows([ValueError('1')], [ValueError('2')])
+        self.assertEqual(('what', None, ['ours', 'lean'],
+                          'ours: failed: 1; lean: failed: 2'),
+                         (row.name, row.value, row.failed, row.reason))
 
     def test_time_too_short_to_count(self):
-        row = bmc.row('GET', 'ms of CPU', 'other', [1.0], [0.0])
+        row, = self.rows([1.0], [0.0])
         self.assertEqual((None, 'too short to measure'),
                          (row.ratio, row.reason))

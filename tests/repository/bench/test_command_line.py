@@ -16,6 +16,9 @@ from tests.bench import plan
 from tests.bench import report
 from tests.repository.bench import test_report
 
+#: What `plan.run` returns if nothing was measured.
+NOTHING = {'rows': []}
+
 
 class ParseTestCase(base.BaseTestCase):
 
@@ -27,39 +30,52 @@ class ParseTestCase(base.BaseTestCase):
 
     def test_compare_measures_the_bmc_of_a_vm(self):
         options = bench.parse(['--compare', 'agent a', '--as', 'KubeVirtBMC'])
-        with mock.patch.object(plan, 'run', return_value={}) as run:
+        with mock.patch.object(plan, 'run', return_value=NOTHING) as run:
             result = bench.measure(options)
-        self.assertEqual(('agent a', 'KubeVirtBMC'), run.call_args.args[-1])
-        self.assertEqual('agent a', result['compare'])
+        self.assertEqual(['bmc'], run.call_args.args[1])
+        self.assertEqual((('agent a', 'KubeVirtBMC'),), run.call_args.args[-1])
+        self.assertEqual({'KubeVirtBMC': 'agent a'}, result['compare'])
+
+    def test_compare_with_several(self):
+        options = bench.parse([
+            '--only', 'bmc-start', '--only', 'web', '--compare', 'a',
+            '--as', 'x', '--compare', 'b', '--as', 'y'])
+        with mock.patch.object(plan, 'run', return_value=NOTHING) as run:
+            bench.measure(options)
+        self.assertEqual((['bmc-start', 'web'], (('a', 'x'), ('b', 'y'))),
+                         (run.call_args.args[1], run.call_args.args[-1]))
+        self.assertIn('--as names the agent of each --compare',
+                      self.refuse('--compare', 'a', '--compare', 'b'))
+        self.assertIn('choose other names', self.refuse(
+            '--compare', 'a', '--as', 'x', '--compare', 'b', '--as', 'x'))
 
     def test_compare_with_another_part(self):
-        self.assertIn('--compare measures the BMC of a VM or the sandbox, not '
-                      'scale',
+        self.assertIn('--compare does not measure scale',
                       self.refuse('--compare', 'agent', '--only', 'scale'))
 
     def test_compare_without_a_command(self):
         self.assertIn('needs a command', self.refuse('--compare', ' '))
 
     def test_name_without_another_agent(self):
-        self.assertIn('needs --compare', self.refuse('--as', 'lean'))
+        self.assertIn('of each --compare', self.refuse('--as', 'lean'))
 
     def test_name_of_ours(self):
-        self.assertIn('choose another name',
+        self.assertIn('choose other names',
                       self.refuse('--compare', 'agent', '--as', 'ours'))
 
     def test_numbers_of_vms(self):
         options = bench.parse(['--vms', '50', '--vms', '100', '--quick'])
-        with mock.patch.object(plan, 'run', return_value={}) as run:
+        with mock.patch.object(plan, 'run', return_value=NOTHING) as run:
             bench.measure(options)
         self.assertEqual((50, 100), run.call_args.args[0].vms)
         self.assertIn('invalid', self.refuse('--vms', '0'))
 
     def test_numbers_of_bmcs(self):
         options = bench.parse(['--only', 'placement', '--bmcs', '10000'])
-        with mock.patch.object(plan, 'run', return_value={}) as run:
+        with mock.patch.object(plan, 'run', return_value=NOTHING) as run:
             bench.measure(options)
         self.assertEqual((10000,), run.call_args.args[0].placed)
-        self.assertEqual('placement', run.call_args.args[1])
+        self.assertEqual(['placement'], run.call_args.args[1])
 
 
 class MainTestCase(base.BaseTestCase):
@@ -84,6 +100,28 @@ class MainTestCase(base.BaseTestCase):
                 exc = self.assertRaises(SystemExit, bench.main, words)
             self.assertIn('tools/bench: ', str(exc))
             self.assertIn('first collection, 5000 VMs', text.getvalue())
+
+    def test_part_of_ours_that_fails(self):
+        failed = mock.Mock(side_effect=RuntimeError('no VM'))
+        path = pathlib.Path(self.useFixture(fixtures.TempDir()).path, 'file')
+
+        def some(sizes, say):
+            yield report.Row('first', 's', 1.0)
+            raise OSError('a disk is full')
+
+        text = io.StringIO()
+        with mock.patch.object(plan, 'OTHERS', {'bmc': failed, 'web': some}), \
+                contextlib.redirect_stdout(text), \
+                contextlib.redirect_stderr(io.StringIO()):
+            exc = self.assertRaises(SystemExit, bench.main, [
+                '--only', 'bmc', '--only', 'web', '--json', str(path)])
+        self.assertEqual('tools/bench: 2 of 3 rows failed', str(exc))
+        self.assertEqual(
+            [('bmc', 'ours: failed: no VM'), ('first', None),
+             ('web', 'ours: failed: a disk is full')],
+            [(row['name'], row.get('reason'))
+             for row in json.loads(path.read_text())['rows']])
+        self.assertIn('ours: failed: no VM', text.getvalue())
 
     def test_earlier_figures(self):
         folder = pathlib.Path(self.useFixture(fixtures.TempDir()).path)

@@ -18,8 +18,9 @@ from tests.repository.bench import test_report
 
 def run(commit, *rows, machine='m'):
     """Return what the JSON has of a run."""
-    return test_report.document({}, commit=commit * 40, machine=machine, rows=[
-        row.asdict() for row in rows])
+    return test_report.document(
+        {'rows': []}, commit=commit * 40, machine=machine,
+        rows=[row.asdict() for row in rows])
 
 
 def time(ratio, neighbour='stock', value=1.0):

@@ -32,27 +32,32 @@ RESULT = {
                    'ratio': 0.82},
              '10': {'ours': {'total': 39.0}, 'stock': {'total': 98.0},
                     'ratio': 0.4}},
-    'bmc': [
+    'rows': [
         report.Row('POST Reset On', 'API calls', 6, 'PUT start', 1, 6.0,
                    [6.0, 6.0], 11, [6] * 11),
         report.Row('GET system, HTTPS, 1 client', 'a second', 1600.0, 'other',
-                   reason='other: not served: it has no TLS')],
-    'web': [
+                   reason='other: not served: it has no TLS'),
+        report.Row('IPMI commands to the BMC, one session', 'a second', 9000.0,
+                   'go-ipmi', reason='go-ipmi: failed: it ended',
+                   failed=['go-ipmi']),
+        report.Row('start to first answer, Redfish', 'ms, median', 250.0,
+                   '22bf2c24', 500.0, 0.5),
         report.Row('web page, first view of the login', 'ms, median', 240.0,
                    'GET /redfish', 60.0, 4.0, [3.5, 4.5], 21, [240.0] * 21),
-        report.Row('web page, first view of the login', 'kB', 24.0)],
-    'scale': [{'vms': 5000, 'first_s': 3.0, 'list_s': 2.0, 'whole_ms': 40.0,
-               'page_ms': 4.0, 'kib_per_vm': 3.1}],
-    'shared': {'bmcs': 250, 'empty': 36.0, 'full': 74.0, 'kib_per_bmc': 154.0,
-               'start_s': 6.0, 'floods': {
-                   'cached GETs': {'idle': [1.0, 2.0], 'flooded': [1.5, 6.0]},
-                   'IPMI packets': {'idle': [3.0, 4.0],
-                                    'flooded': [3.0, 4.0]}}},
-    'placement': [
-        {'bmcs': count, 'ready_s': count / 25, 'operator_cpu_s': count / 33,
-         'api_cpu_s': count / 35, 'pss': 32 + count / 50,
-         'calls_a_minute': calls, 'millicores': 0.33, 'removed_ms': 500.0}
-        for count, calls in ((10, 0.0), (1000, 6.0))],
+        report.Row('web page, first view of the login', 'kB', 24.0),
+        report.Row('first collection, 5000 VMs', 's', 3.0, 'list of the API',
+                   2.0, 1.5),
+        report.Row('memory of a VM, 5000 VMs', 'KiB of PSS', 3.1),
+        report.Row('GET, cached, flood of IPMI packets', 'times without',
+                   1.5),
+        *(report.Row(f'operator with {count} BMCs in shared pods', unit, value)
+          for count, calls in ((10, 0.0), (1000, 6.0))
+          for unit, value in (
+              ('s, all Ready', count / 25),
+              ('s of CPU until Ready', count / 33),
+              ('s of CPU until Ready, API server', count / 35),
+              ('MiB of PSS', 32 + count / 50), ('API calls a minute', calls),
+              ('ms, entry of a deleted BMC removed', 500.0)))],
 }
 
 
@@ -80,22 +85,10 @@ class RowsTestCase(base.BaseTestCase):
         self.assertEqual((80.0, None, None),
                          (row.value, row.neighbour, row.ratio))
 
-    def test_first_collection_beside_a_list_of_the_api(self):
-        row = self.row('first collection, 5000 VMs', 's')
-        self.assertEqual(('list of the API', 1.5), (row.neighbour, row.ratio))
-
     def test_commands_have_the_spread_of_all_rounds(self):
         row = self.row('IPMI commands in one session', 'a second')
         self.assertEqual((6000.0, 6.0, [5.0, 7.0], 5),
                          (row.value, row.ratio, row.spread, row.rounds))
-
-    def test_flood_beside_the_time_before_it(self):
-        self.assertEqual([1.5, 3.0, 1.0, 2.0], [
-            self.row(*key).value for key in (
-                ('GET, cached, flood of cached GETs', 'times without'),
-                ('GET, uncached, flood of cached GETs', 'times without'),
-                ('GET, cached, flood of IPMI packets', 'times without'),
-                ('GET, cached, no flood', 'ms, median'))])
 
     def test_shared_pods(self):
         what = 'operator with 1000 BMCs in shared pods'
@@ -121,6 +114,37 @@ class RowsTestCase(base.BaseTestCase):
         self.assertEqual((2, 'lower'), (row.target, row.better))
         self.assertEqual(1500, self.row(
             'GET system, HTTPS, 1 client', 'a second').target)
+
+    def test_targets_beside_a_neighbour(self):
+        lines = [' '.join(line.split())
+                 for line in report.table(report.rows(RESULT)).splitlines()]
+        self.assertIn('start to first answer, Redfish ms, median 250 500 '
+                      '22bf2c24 0.50 ≤ 0.5 × 22bf2c24', lines)
+        # That of the project and that of this neighbour.
+        self.assertIn('IPMI commands to the BMC, one session a second 9000 - '
+                      'go-ipmi failed ≥ 6000, ≥ 1 × go-ipmi', lines)
+        self.assertIn('failed: IPMI commands to the BMC, one session, '
+                      'a second: go-ipmi: failed: it ended', lines)
+
+    def test_table_of_a_page(self):
+        lines = report.rst(report.rows(RESULT), ['22bf2c24', 'go-ipmi'])
+        self.assertIn(
+            '   "","","this","22bf2c24","go-ipmi","beside","target"\n', lines)
+        for line in (
+                '"start to first answer, Redfish","ms, median","250",'
+                '"500 (0.50)","","","≤ 0.5 × 22bf2c24"',
+                '"POST Reset On","API calls","6","","","PUT start: 1 (6.00)",'
+                '"≤ 2"',
+                '"IPMI commands to the BMC, one session","a second","9000",'
+                '"","failed","","≥ 6000, ≥ 1 × go-ipmi"'):
+            self.assertIn(f'   {line}\n', lines)
+
+    def test_emulators_that_failed_in_the_middle(self):
+        part = {name: RESULT[name] for name in ('turns', 'rows')}
+        self.assertEqual(
+            [row.key for row in report.rows(RESULT)
+             if row.name == 'GET system, 1 client'],
+            [row.key for row in report.rows(part)][:3])
 
     def test_table(self):
         lines = report.table(report.rows(RESULT)).splitlines()
@@ -148,7 +172,8 @@ class JsonTestCase(base.BaseTestCase):
     def test_schema_has_all_fields_of_a_row(self):
         row = self.schema['properties']['rows']['items']['properties']
         self.assertEqual(
-            {*report.Row.__dataclass_fields__, 'better', 'target'}, set(row))
+            {*report.Row.__dataclass_fields__, 'better', 'target',
+             'target_ratio'}, set(row))
 
     def test_rows_survive(self):
         self.path.write_text(json.dumps(document()))
