@@ -8,10 +8,14 @@ first answer does not wait for those that it does not need.
 
 from __future__ import annotations
 
+from collections import abc
 import sys
 import types
+import typing
 
 from sushy_kubevirt.pod import lazy_modules
+
+_MethodT = typing.TypeVar('_MethodT')
 
 _DRIVERS = 'sushy_tools.emulator.resources.'
 
@@ -23,14 +27,16 @@ RARE = (
     'libvirt', 'openstack', 'requests', 'stevedore', 'webob',
     _DRIVERS + 'systems.fakedriver', _DRIVERS + 'systems.ironicdriver',
     _DRIVERS + 'systems.libvirtdriver', _DRIVERS + 'systems.novadriver',
-    _DRIVERS + 'vmedia',
+    *(_DRIVERS + kind for kind in (
+        'chassis', 'drives', 'indicators', 'managers', 'storage', 'vmedia',
+        'volumes')),
     'uvicorn._subprocess', 'uvicorn.supervisors.basereload',
     'uvicorn.supervisors.multiprocess',
     'Cryptodome.Cipher.AES', 'argparse', 'asyncio.sslproto', 'bz2', 'calendar',
     'click', 'csv', 'decimal', 'difflib', 'email.header', 'gzip', 'html',
     'linecache', 'locale', 'logging.config', 'lzma', 'mimetypes',
     'multiprocessing', 'multiprocessing.connection', 'multiprocessing.context',
-    'pickle', 'pkgutil', 'shutil', 'ssl', 'tokenize', 'uuid',
+    'pkgutil', 'shutil', 'ssl', 'tokenize', 'uuid',
     'werkzeug.sansio.multipart', 'xml.etree.ElementTree', 'zipfile',
 )
 
@@ -65,17 +71,31 @@ class _AppGroup:
         self.commands: dict[str, object] = {}
 
 
+def _memoize(permanent_cache: object = None
+             ) -> abc.Callable[[_MethodT], _MethodT]:
+    """Return a decorator that changes nothing."""
+    return lambda method: method
+
+
 def defer() -> None:
     """Defer `RARE`, `NAMES` and `PACKAGES`; call it before they are imported.
 
     ``flask.cli``, which needs click, is replaced: each Flask application has a
-    group of commands for the program ``flask``, which does not run here.
+    group of commands for the program ``flask``, which does not run here. So is
+    sushy-tools' ``memoize``, which needs tenacity, sqlite3 and pickle: it
+    keeps drivers that no view of this project uses.
     pycryptodomex uses ctypes where there is no cffi: 2 MiB and a parser of C
     less, and encrypting is no slower.
     """
     lazy_modules.load(*RARE, names=NAMES, packages=PACKAGES)
-    stub = types.ModuleType('flask.cli', defer.__doc__)
-    vars(stub)['AppGroup'] = _AppGroup
-    sys.modules['flask.cli'] = stub
+    _replace('flask.cli', AppGroup=_AppGroup)
+    _replace('sushy_tools.emulator.memoize', memoize=_memoize)
     # None has the import fail; typeshed does not know it.
     sys.modules['cffi'] = None      # type: ignore[assignment]
+
+
+def _replace(name: str, **members: object) -> None:
+    """Let imports of a module find another one with these members."""
+    stub = types.ModuleType(name, defer.__doc__)
+    vars(stub).update(members)
+    sys.modules[name] = stub

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 import contextlib
+import gc
 import io
 import pathlib
 import re
@@ -106,6 +107,7 @@ class MainTest(base.BaseTestCase):
         patch = mock.patch.object(command.rare_modules, 'defer')
         patch.start()
         self.addCleanup(patch.stop)
+        self.addCleanup(gc.enable)
 
     def main(self, program, *argv, **environ):
         out, err = io.StringIO(), io.StringIO()
