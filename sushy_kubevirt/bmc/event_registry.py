@@ -9,7 +9,6 @@ registry ``SushyKubeVirt``, which this service publishes.
 from __future__ import annotations
 
 from collections import abc
-import dataclasses
 import typing
 
 if typing.TYPE_CHECKING:
@@ -27,8 +26,7 @@ _BASE = 'Base.1.18'
 _OWN = PREFIX + '.1.0'
 
 
-@dataclasses.dataclass(frozen=True)
-class Message:
+class Message(typing.NamedTuple):
     """A message of a registry.
 
     :param registry: name and version, such as ``ResourceEvent.1.3``

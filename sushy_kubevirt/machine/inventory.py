@@ -9,7 +9,6 @@ is used (``pkg/defaults`` of KubeVirt 1.9).
 
 from __future__ import annotations
 
-import dataclasses
 import typing
 
 from sushy_kubevirt.kube import quantity
@@ -24,8 +23,7 @@ if typing.TYPE_CHECKING:
     from sushy_kubevirt.machine import vm_state
 
 
-@dataclasses.dataclass(frozen=True)
-class Cpus:
+class Cpus(typing.NamedTuple):
     """CPU topology that the guest sees."""
 
     sockets: int = 1
@@ -40,8 +38,7 @@ class Cpus:
         return self.sockets * self.cores * self.threads
 
 
-@dataclasses.dataclass(frozen=True)
-class Nic:
+class Nic(typing.NamedTuple):
     """A network interface."""
 
     name: str
@@ -55,8 +52,7 @@ class Nic:
     guest_mac: str = ''     # MAC the guest uses (VMI's status); '' unknown
 
 
-@dataclasses.dataclass(frozen=True)
-class Disk:
+class Disk(typing.NamedTuple):
     """A disk, LUN or CD-ROM drive."""
 
     name: str
@@ -69,8 +65,7 @@ class Disk:
     #                         'persistentVolumeClaim'; '' for an empty drive
 
 
-@dataclasses.dataclass(frozen=True)
-class Chassis:
+class Chassis(typing.NamedTuple):
     """Chassis data of the guest's SMBIOS (``domain.chassis``)."""
 
     manufacturer: str = ''
@@ -80,8 +75,7 @@ class Chassis:
     sku: str = ''
 
 
-@dataclasses.dataclass(frozen=True)
-class Inventory:
+class Inventory(typing.NamedTuple):
     """Inventory of a machine. Strings are '' if not known."""
 
     cpus: Cpus
@@ -183,8 +177,8 @@ def of(state: vm_state.VmState,
 
 
 def _chassis(chassis: objects.Json) -> Chassis:
-    return Chassis(**{field.name: chassis.get(field.name) or ''
-                      for field in dataclasses.fields(Chassis)})
+    return Chassis(**{name: chassis.get(name) or ''
+                      for name in Chassis._fields})
 
 
 def _attached(domain: objects.Json, name: str) -> bool:

@@ -22,8 +22,7 @@ class Kind(enum.Enum):
     """A disk on the USB bus."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Device:
+class Device(typing.NamedTuple):
     """A device that a medium can be inserted into.
 
     :param id: ``Cd`` or ``USBStick``; ``HttpBoot`` for the drive of HTTP
@@ -122,8 +121,7 @@ class Source:
     protocol: str | None = None
 
 
-@dataclasses.dataclass(frozen=True)
-class Medium:
+class Medium(typing.NamedTuple):
     """A medium in a device.
 
     :param url: URL of the image, without credentials
@@ -171,8 +169,7 @@ class Medium:
         return self.url.startswith(UPLOAD)
 
 
-@dataclasses.dataclass(frozen=True)
-class Certificate:
+class Certificate(typing.NamedTuple):
     """A certificate that image servers are verified against.
 
     :param id: its ID within the device: ``1``, ``2`` …

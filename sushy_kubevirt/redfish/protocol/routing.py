@@ -14,7 +14,6 @@ include the path's route. ``REGISTRIES``, a tuple of `Registry`.
 from __future__ import annotations
 
 from collections import abc
-import dataclasses
 import functools
 import re
 import types
@@ -40,8 +39,7 @@ View: typing.TypeAlias = (
     'abc.Callable[..., flask.Response | responses.Json | None]')
 
 
-@dataclasses.dataclass(frozen=True)
-class Route:
+class Route(typing.NamedTuple):
     """A route.
 
     :param endpoint: Flask's endpoint; that of sushy-tools if its view is
@@ -72,8 +70,7 @@ class Route:
     owner: abc.Callable[..., str | None] = lambda **_arguments: None
 
 
-@dataclasses.dataclass(frozen=True)
-class Registry:
+class Registry(typing.NamedTuple):
     """A registry of this service, served by `resources.registries`.
 
     :param identity: Id of its MessageRegistryFile, including the version

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import ipaddress
 import sys
 import typing
@@ -28,8 +27,7 @@ def is_uuid(text: str) -> bool:
     return True
 
 
-@dataclasses.dataclass(frozen=True)
-class Settings:
+class Settings(typing.NamedTuple):
     """The checked options.
 
     :param kubeconfig: path of a kubeconfig; None: $KUBECONFIG, the service

@@ -123,8 +123,8 @@ class Machine:
                    *([] if wait is None else [wait]))
         if verify is not None:
             self.verify[device_id] = verify
-        self.media[device_id] = dataclasses.replace(
-            MEDIUM, url=source.url,
+        self.media[device_id] = MEDIUM._replace(
+            url=source.url,
             write_protected=source.write_protected, method=source.method)
         return self.media[device_id]
 
@@ -138,8 +138,8 @@ class Machine:
             content += buffer[:got]
         self._call('upload_media', device_id, image.name, probe, content,
                    write_protected)
-        self.media[device_id] = dataclasses.replace(
-            MEDIUM, url=image.url, method='Upload')
+        self.media[device_id] = MEDIUM._replace(
+            url=image.url, method='Upload')
         return self.media[device_id]
 
     def eject_media(self, device_id, verify=None):

@@ -5,7 +5,6 @@ What happens then is in ``tests/functional/redfish/test_consoles.py``.
 """
 
 import asyncio
-import dataclasses
 import functools
 import logging
 import socket
@@ -112,8 +111,8 @@ class ConsolesTestCase(base.AccountsTestCase):
         self.assertNotIn('x-auth-token', str(answer.headers).lower())
 
     def test_devices_that_the_vm_does_not_have(self):
-        self.machine._inventory = dataclasses.replace(
-            self.machine.inventory(), graphics=False, serial_console=False)
+        self.machine._inventory = self.machine.inventory()._replace(
+            graphics=False, serial_console=False)
         for name in NAMES:
             self.console(404, name, **self.auth('Operator'))
             self.ask(f'{self.path}/{name}', 404,
@@ -121,7 +120,7 @@ class ConsolesTestCase(base.AccountsTestCase):
 
     def test_disabled_with_the_page(self):
         driver = self.app.systems
-        driver.settings = dataclasses.replace(driver.settings, web_page=False)
+        driver.settings = driver.settings._replace(web_page=False)
         for name in NAMES:
             self.console(404, name, **self.auth('Operator'))
 

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-import dataclasses
 import datetime
 
 import fixtures
@@ -68,8 +67,8 @@ class TestDevices(base.RedfishTestCase):
 
     def test_cdrom_has_no_capacity(self):
         # Ironic installs on the smallest device with a capacity.
-        self.machine._inventory = dataclasses.replace(
-            fakes.INVENTORY, disks=(inventory.Disk(
+        self.machine._inventory = fakes.INVENTORY._replace(
+            disks=(inventory.Disk(
                 'cd', 'cdrom', 'sata', 5 * 2 ** 30, source='dataVolume'),))
         [cd] = self.get('/SimpleStorage/sata')['Devices']
         self.assertNotIn('CapacityBytes', cd)
@@ -88,16 +87,16 @@ class TestDevices(base.RedfishTestCase):
 
     def test_processor_architectures(self):
         for name, expected in (('arm64', 'ARM'), ('s390x', 'OEM')):
-            self.machine._inventory = dataclasses.replace(
-                fakes.INVENTORY, cpus=inventory.Cpus(architecture=name))
+            self.machine._inventory = fakes.INVENTORY._replace(
+                cpus=inventory.Cpus(architecture=name))
             self.assertEqual(expected, self.get('/Processors/CPU0')[
                 'ProcessorArchitecture'])
 
     def test_mac_address_of_the_guest(self):
         [nic] = self.machine._inventory.nics[:1]
-        self.machine._inventory = dataclasses.replace(
-            fakes.INVENTORY, nics=(dataclasses.replace(
-                nic, guest_mac='02:00:00:00:00:99', plugged=False),))
+        self.machine._inventory = fakes.INVENTORY._replace(
+            nics=(nic._replace(
+                guest_mac='02:00:00:00:00:99', plugged=False),))
         body = self.get('/EthernetInterfaces/default')
         self.assertEqual('02:00:00:00:00:99', body['MACAddress'])
         self.assertEqual('02:00:00:00:00:01', body['PermanentMACAddress'])
@@ -168,8 +167,8 @@ class TestFirmware(base.RedfishTestCase):
 
     def test_applied_settings(self):
         started = '2026-01-01T00:00:00Z'
-        self.machine._inventory = dataclasses.replace(
-            fakes.INVENTORY, started=started)
+        self.machine._inventory = fakes.INVENTORY._replace(
+            started=started)
         settings = self.get('/Bios')['@Redfish.Settings']
         self.assertEqual(started, settings['Time'])
         [message] = settings['Messages']
@@ -342,8 +341,8 @@ class TestChassis(base.RedfishTestCase):
         self.get(path=self.chassis + '/Thermal', code=404)
 
     def test_chassis_of_smbios(self):
-        self.machine._inventory = dataclasses.replace(
-            fakes.INVENTORY, chassis=inventory.Chassis(
+        self.machine._inventory = fakes.INVENTORY._replace(
+            chassis=inventory.Chassis(
                 manufacturer='m', version='v', serial='s', asset='a'))
         body = self.get(path=self.chassis)
         self.assertEqual(('m', 'v', 's', 'a'), (
@@ -445,8 +444,8 @@ class TestManager(base.RedfishTestCase):
 
     def test_serial_over_lan(self):
         driver = self.app.systems
-        driver.settings = dataclasses.replace(
-            driver.settings, web_page=False,
+        driver.settings = driver.settings._replace(
+            web_page=False,
             service_ports=(('HTTPS', 443), ('IPMI', 30623)))
         self.assertEqual({'MaxConcurrentSessions': 1, 'IPMI': {
             'ServiceEnabled': True, 'Port': 30623,
@@ -505,8 +504,8 @@ class TestManager(base.RedfishTestCase):
         self.assertEqual([], answer.json['Members'])
 
     def test_without_consoles(self):
-        self.machine._inventory = dataclasses.replace(
-            fakes.INVENTORY, graphics=False, serial_console=False)
+        self.machine._inventory = fakes.INVENTORY._replace(
+            graphics=False, serial_console=False)
         body = self.get(path=self.manager)
         for name in 'GraphicalConsole', 'SerialConsole':
             self.assertEqual({'ServiceEnabled': False,

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-import dataclasses
 
 from sushy_kubevirt.machine import media
 from sushy_kubevirt.machine import power_state
@@ -58,6 +57,6 @@ class TestSensors(base.RedfishTestCase):
     def test_media(self):
         self.machine.media['Cd'] = fakes.MEDIUM
         self.assertEqual(('Updating', 'OK'), self.states()['Cd'])
-        self.machine.media['Cd'] = dataclasses.replace(
-            fakes.MEDIUM, state=media.State.FAILED, message='404 Not Found')
+        self.machine.media['Cd'] = fakes.MEDIUM._replace(
+            state=media.State.FAILED, message='404 Not Found')
         self.assertEqual(('Enabled', 'Critical'), self.states()['Cd'])

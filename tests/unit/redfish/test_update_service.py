@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-import dataclasses
 from importlib import metadata
 
 from tests.unit.redfish import base
@@ -46,8 +45,8 @@ class TestUpdateService(base.RedfishTestCase):
         self.get(path=INVENTORY + '/BIOS', code=404)
 
     def test_firmware_of_each_type(self):
-        self.machine._inventory = dataclasses.replace(
-            fakes.INVENTORY, firmware='bios', kubevirt_version='')
+        self.machine._inventory = fakes.INVENTORY._replace(
+            firmware='bios', kubevirt_version='')
         self.assertEqual({'BMC', 'KubeVirt', 'UEFI', 'BIOS'}, self.members())
         body = self.get(path=INVENTORY + '/BIOS')
         self.assertEqual([{'@odata.id': self.path}], body['RelatedItem'])

@@ -1,5 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
-import dataclasses
 import gzip
 import io
 import lzma
@@ -29,7 +28,7 @@ class MediaTestCase(base.RedfishTestCase):
 
     def put_medium(self, **changes):
         """Put a medium into the drive."""
-        medium = dataclasses.replace(fakes.MEDIUM, **changes)
+        medium = fakes.MEDIUM._replace(**changes)
         self.machine.media['Cd'] = medium
         return medium
 

@@ -9,7 +9,6 @@ delivered again after a list or a new watch, create no events.
 from __future__ import annotations
 
 from collections import abc
-import dataclasses
 import time
 import typing
 
@@ -44,8 +43,7 @@ _POWER = {
 }
 
 
-@dataclasses.dataclass(frozen=True)
-class _Seen:
+class _Seen(typing.NamedTuple):
     """The last observed state of a machine."""
 
     machine: machine_.Machine
@@ -58,8 +56,7 @@ class _Seen:
     vmi: str | None     # uid
 
 
-@dataclasses.dataclass(frozen=True)
-class _RemovedOverride:
+class _RemovedOverride(typing.NamedTuple):
     """A one-time override that disappeared before a VMI was observed."""
 
     due: float          # when to report it as removed (time.monotonic)
