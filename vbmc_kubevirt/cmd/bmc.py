@@ -191,7 +191,7 @@ def port(environ: abc.Mapping[str, str], name: str, default: Default
 def _main(program: str, purpose: str, variables: str, argv: list[str] | None,
           protocols: abc.Callable[[abc.Mapping[str, str]], tuple[bool, bool]]
           ) -> int:
-    """Serve until SIGTERM or SIGINT, then end the process.
+    """Answer ``--help`` and ``--version``, or serve.
 
     :param purpose: first sentence of the help
     :param variables: the rest of the help
@@ -209,6 +209,16 @@ def _main(program: str, purpose: str, variables: str, argv: list[str] | None,
             f'usage: {program} [--help] [--version]\n\n{purpose}\n'
             f'Settings are environment variables.\n\n{variables}{_END}')
         return 0 if help_requested else 2
+    return _serve(program, protocols)
+
+
+def _serve(program: str,
+           protocols: abc.Callable[[abc.Mapping[str, str]], tuple[bool, bool]]
+           ) -> int:
+    """Serve until SIGTERM or SIGINT, then end the process.
+
+    :returns: exit code after an error
+    """
     # Hardly anything of what a start makes is garbage, and a twentieth of its
     # time would be spent looking for it.
     gc.disable()
