@@ -89,6 +89,7 @@ class Agent(fixtures.Fixture):
     :param vm: name of its VM
     :param parts: which of `PARTS` it needs to start
     :param account: folder of an `Account`; None for the kubeconfig only
+    :param env: dictionary of further environment variables
 
     ``missing`` has the reason for each of `PROTOCOLS` that it does not serve,
     for ``redfish`` if it has neither HTTPS nor HTTP, and for ``power`` and
@@ -96,7 +97,8 @@ class Agent(fixtures.Fixture):
     these that is no longer asked for because it failed.
     """
 
-    def __init__(self, name, command, cluster, vm, parts=PARTS, account=None):
+    def __init__(self, name, command, cluster, vm, parts=PARTS, account=None,
+                 env=None):
         super().__init__()
         self.name = name
         self.command = command
@@ -104,6 +106,7 @@ class Agent(fixtures.Fixture):
         self.vm = vm
         self.parts = parts
         self.account = account
+        self.env = env or {}
         self.failures = {}
 
     def _setUp(self):
@@ -127,7 +130,7 @@ class Agent(fixtures.Fixture):
         self.process = self.useFixture(process.Process(
             shlex.split(self.command), cwd=checkout.ROOT, grace=_GRACE,
             env=process.environment(home, {
-                'BENCH_KUBECONFIG': self.cluster.kubeconfig,
+                **self.env, 'BENCH_KUBECONFIG': self.cluster.kubeconfig,
                 'BENCH_ACCOUNT': self.account,
                 'BENCH_API_HOST': api.hostname, 'BENCH_API_PORT': api.port,
                 'BENCH_NAMESPACE': sandbox.NAMESPACE, 'BENCH_VM': self.vm,

@@ -7,6 +7,7 @@ VM of its own in the same sandbox.
 
 import concurrent.futures
 import functools
+import re
 import shlex
 import threading
 import time
@@ -237,24 +238,50 @@ def _off(cluster, vm):
     cluster.wait_stopped(vm)
 
 
+#: What starts, the parts of an agent, and whether it has a pod's account.
+_STARTED = (('Redfish', ('redfish',), True), ('IPMI', ('ipmi',), True),
+            ('both protocols', agent.PARTS, True),
+            ('Redfish, kubeconfig', ('redfish',), False))
+
+
+def _start(one, parts, has_account, env=None):
+    """Start another agent; return the seconds to its answers, and its output.
+    """
+    with agent.Agent(one.name, one.command, one.cluster, one.vm, parts,
+                     one.account if has_account else None, env) as another:
+        return max(another.first_answer(part, one)
+                   for part in parts), another.process.output
+
+
 def _starts(agents, sizes, say):
-    for protocols, parts, account in (
-            ('Redfish', ('redfish',), agents[0].account),
-            ('IPMI', ('ipmi',), agents[0].account),
-            ('both protocols', agent.PARTS, agents[0].account),
-            ('Redfish, kubeconfig', ('redfish',), None)):
+    for protocols, parts, has_account in _STARTED:
         what = 'start to first answer, ' + protocols
 
         def turn(one):
-            with agent.Agent(one.name, one.command, one.cluster, one.vm,
-                             parts, account) as another:
-                return {(what, 'ms, median'): 1000 * max(
-                    another.first_answer(part, one) for part in parts)}
+            return {(what, 'ms, median'):
+                    1000 * _start(one, parts, has_account)[0]}
 
         yield from _turns(what, agents, sizes.bmc_starts, (*parts, 'start'),
                           turn, say)
 
 
+def _imports(agents, sizes, say):
+    """Have Python tell what it imports, python(1), -X importtime."""
+    for protocols, parts, has_account in _STARTED:
+        what = 'imports until the first answer, ' + protocols
+
+        def turn(one):
+            times = re.findall(
+                r'(?m)^import time: *([0-9]+) \|', _start(
+                    one, parts, has_account,
+                    {'PYTHONPROFILEIMPORTTIME': '1'})[1])
+            # Others are not written in Python.
+            return {(what, 'modules'): len(times),
+                    (what, 'ms'): sum(map(int, times)) / 1000} if times else {}
+
+        yield from _turns(what, agents, 1, (*parts, 'start'), turn, say)
+
+
 #: Functions of (agents, sizes, say) that return rows.
 PARTS = {'memory': _memory, 'get': _gets, 'ipmi': _commands, 'power': _power,
-         'start': _starts}
+         'start': _starts, 'imports': _imports}

@@ -19,7 +19,7 @@ PATH = checkout.ROOT / 'tests' / 'bench' / 'history.jsonl'
 
 #: Units whose values do not depend on the speed of the machine.
 COUNTED = ('MiB of PSS', 'KiB of PSS', 'API calls', 'API calls a minute',
-           'times PUT start', 'times without', 'kB')
+           'modules', 'times PUT start', 'times without', 'kB')
 
 #: Percent by which a row may be worse.
 THRESHOLD = 10

@@ -174,6 +174,9 @@ class CompareTestCase(BenchTestCase):
             1, rows['POST Reset On', 'API calls', 'PUT start']['other'])
         self.assertGreater(rows['start to first answer, Redfish',
                                 'ms, median', 'twin']['other'], 0)
+        imports = rows['imports until the first answer, Redfish', 'modules',
+                       'twin']
+        self.assertGreater(min(imports['value'], imports['other']), 100)
         for key in (('IPMI commands to the BMC, one session', 'a second'),
                     ('idle BMC, both protocols', 'MiB of PSS'),
                     ('start to first answer, IPMI', 'ms, median'),
