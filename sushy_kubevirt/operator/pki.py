@@ -146,8 +146,8 @@ def due(certificate: str, names: abc.Collection[str],
             or (now or _now()) >= renew(certificate))
 
 
-# Cached, as each reconcile checks it and it seldom changes.
-@functools.lru_cache(maxsize=4096)
+# Cached, as each reconcile checks it several times.
+@functools.lru_cache(maxsize=256)
 def is_issued_for(certificate: str, names: tuple[str, ...],
                   issuer: str | None) -> bool:
     """Tell whether a certificate is valid for names, apart from its time.
@@ -224,7 +224,7 @@ def renewal(certificate: str) -> datetime.datetime:
     return end - (end - begin) / 3
 
 
-_renewal = functools.lru_cache(maxsize=4096)(renewal)
+_renewal = functools.lru_cache(maxsize=256)(renewal)
 
 
 def first(certificate: str) -> str:

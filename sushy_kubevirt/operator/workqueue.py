@@ -14,6 +14,7 @@ import asyncio
 import collections
 from collections import abc
 import contextlib
+import contextvars
 import logging
 import typing
 
@@ -28,6 +29,9 @@ FIRST_PAUSE = 0.2
 LONGEST_PAUSE = 120
 
 _DAY = 86400
+
+#: Of all timers, which would keep a copy of the worker's.
+_CONTEXT = contextvars.Context()
 
 
 #: What a key is: its first two parts name an object in the log.
@@ -98,7 +102,8 @@ class Queue(typing.Generic[KeyT]):
         timer = self._timers.get(key)
         if timer is None or timer.when() > loop.time() + seconds:
             self._cancel(key)
-            self._timers[key] = loop.call_later(seconds, self.add, key)
+            self._timers[key] = loop.call_later(
+                seconds, self.add, key, context=_CONTEXT)
 
     def forget(self, key: KeyT) -> None:
         """Remove a key, with its timer and its failures."""

@@ -16,7 +16,6 @@ A case is a dict. `judged` makes facts of it:
 """
 
 import dataclasses
-import json
 
 from sushy_kubevirt.kube import stored_names
 from sushy_kubevirt.operator import bmc_resources
@@ -107,5 +106,5 @@ def _secrets(bmc, fields, foreign):
 
 
 def _own(bmc, summary, name):
-    return dataclasses.replace(summary, metadata=json.dumps(
-        naming.metadata(bmc, name)))
+    return dataclasses.replace(summary, metadata=secret_summary.summarize({
+        'metadata': naming.metadata(bmc, name)}).metadata)
