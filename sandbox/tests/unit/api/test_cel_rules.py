@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
+import types
 import unittest
 
 from kubevirt_sandbox.api import cel_rules
+from kubevirt_sandbox.api import errors
 
 STRING = {'type': 'string'}
 
@@ -61,6 +63,21 @@ class CelRulesTestCase(unittest.TestCase):
         self.assertEqual(('FieldValueForbidden',
                           'Invalid value: "object": no'),
                          (cause.reason, cause.message))
+
+    def test_metadata_of_objects(self):
+        """Kubernetes gives rules two fields of it."""
+        for field, allowed in (('name', True), ('labels', False)):
+            validate = cel_rules.checker(types.SimpleNamespace(
+                schema=ruled(f'has(self.metadata.{field})'),
+                resource='things', plural='things', group='', kind='Thing'))
+            admission = types.SimpleNamespace(
+                operation='CREATE', old=None,
+                new={'metadata': {'name': 'a', 'labels': {}}})
+            with self.subTest(field=field):
+                if allowed:
+                    validate(admission)
+                else:
+                    self.assertRaises(errors.ApiError, validate, admission)
 
     def test_reports_invalid_rules(self):
         schema = {'properties': {'o': ruled('self ==== 1')}}
