@@ -48,7 +48,8 @@ class Slot:
 class BmcUsers(users.Users):
     """The users of a BMC.
 
-    :param configured: returns those that clients cannot change
+    :param configured: returns those that clients cannot change; the same
+        object until one has changed
     :param managed: whether clients may create others
     """
 
@@ -57,8 +58,9 @@ class BmcUsers(users.Users):
         super().__init__(self._current_users)
         self._configured = configured
         self._accounts: accounts.Accounts | None = None
-        # Accounts, and the users that follow from them.
-        self._known: tuple[object, tuple[users.User, ...]] = None, ()
+        # Configured users, accounts, and the users that follow from them.
+        self._known: tuple[
+            object, object, tuple[users.User, ...]] = None, None, ()
         self.managed = managed
 
     def attach(self, state: state_secret.StateSecret,
@@ -81,15 +83,14 @@ class BmcUsers(users.Users):
     def _current_users(self) -> abc.Iterable[users.User]:
         if self._accounts is None:
             return self._configured()
-        stored = self._accounts.all()
-        known, converted = self._known
-        if known is not stored:
-            converted = tuple(
+        configured, stored = self._configured(), self._accounts.all()
+        known = self._known
+        if known[0] is not configured or known[1] is not stored:
+            # A configured user comes first: its name cannot be taken over.
+            known = self._known = configured, stored, (*configured, *(
                 _user(account) for account in stored if account.usable
-                and account.ipmi and not account.change_required)
-            self._known = stored, converted
-        # A configured user comes first: its name cannot be taken over.
-        return (*self._configured(), *converted)
+                and account.ipmi and not account.change_required))
+        return known[2]
 
     # For the commands
 

@@ -69,14 +69,15 @@ class MountedAccount:
         self._lock = threading.Lock()
         self._stamp: list[Stamp | bool] | None = None
         self._first: list[Stamp | bool] | None = None
-        self._user: users.User | None = None
+        self._users: tuple[User, ...] = ()
         self._problem = ''
         self._first = self._stamps()
 
     def users(self) -> tuple[User, ...]:
         """Return the present user, for `users.Users`.
 
-        :returns: empty if the Secret is missing or invalid
+        :returns: empty if the Secret is missing or invalid; the same object
+            until it changes
         """
         with self._lock:
             for _attempt in range(3):
@@ -87,7 +88,7 @@ class MountedAccount:
                 # If the files changed while being read, user name and
                 # password may not belong together: check again.
                 self._stamp = stamp
-            return () if self._user is None else (self._user,)
+            return self._users
 
     @property
     def problem(self) -> str:
@@ -121,20 +122,20 @@ class MountedAccount:
         try:
             if stamp[-1] is True:
                 raise InvalidSecret('its files are being written')
-            user = _user(self._read)
+            current: tuple[User, ...] = (_user(self._read),)
         except InvalidSecret as exc:
-            user = None
+            current = ()
             problem = f'Secret mounted at {self.folder} is unusable: {exc}'
             if problem != self._problem:
                 LOG.error('%s. No login is possible until it is corrected',
                           problem)
         else:
             problem = ''
-            if self._stamp is not None and user != self._user:
+            if self._stamp is not None and current != self._users:
                 LOG.info('User name, password or role in the Secret mounted '
                          'at %s has changed', self.folder)
         self._problem = problem
-        self._user = user
+        self._users = current
 
     def _read(self, name: str) -> bytes | None:
         path = self._path(name)

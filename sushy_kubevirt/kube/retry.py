@@ -17,7 +17,6 @@ would still be functions of ours; what it would replace are the ten lines of
 from __future__ import annotations
 
 from collections import abc
-import contextlib
 import math
 import random
 import threading
@@ -45,19 +44,31 @@ class _Thread(threading.local):
 _thread = _Thread()
 
 
-@contextlib.contextmanager
-def within(seconds: float) -> abc.Iterator[None]:
+class _Limit:
+    # A context, see `within`. As a generator it would take longer than a
+    # command that is answered from the cache.
+
+    __slots__ = '_seconds', '_before'
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+
+    def __enter__(self) -> None:
+        self._before, _thread.limit = _thread.limit, self._seconds
+
+    def __exit__(self, *exc_info: object) -> None:
+        _thread.limit = self._before
+
+
+def within(seconds: float) -> _Limit:
     """Limit the deadlines of what this thread does meanwhile.
 
     For a client that waits less long than the options provide for.
 
     :param seconds: longest ``write_deadline``; a request gets half of it
+    :returns: a context
     """
-    before, _thread.limit = _thread.limit, seconds
-    try:
-        yield
-    finally:
-        _thread.limit = before
+    return _Limit(seconds)
 
 
 def limit() -> float:

@@ -138,7 +138,7 @@ def parse_ping(data: bytes) -> int | None:
     """
     # Accept any RMCP sequence number. FFh alone requests no acknowledgement,
     # and clients that request one accept the pong.
-    if (len(data) >= 12 and data[:2] == _ASF[:2] and data[3:8] == _ASF[3:]
+    if (data[3:8] == _ASF[3:] and data[:2] == _ASF[:2] and len(data) >= 12
             and data[8] == _PING):
         return data[9]
     return None
@@ -200,8 +200,8 @@ def parse_request(payload: bytes) -> Request:
     :raises: `Malformed` if it is too short, has a wrong checksum or is a
         response
     """
-    if (len(payload) < 7 or checksum(payload[:2]) != payload[2]
-            or checksum(payload[3:-1]) != payload[-1]):
+    # A part and its checksum have the sum 0.
+    if len(payload) < 7 or checksum(payload[:3]) or checksum(payload[3:]):
         raise Malformed()
     if payload[1] >> 2 & 1:
         raise Malformed()

@@ -443,7 +443,10 @@ class Server:
         :returns: whether the session is kept
         """
         user = session.user
-        if user is None or user == self._users.by_name(user.name):
+        if user is None:
+            return True
+        current = self._users.by_name(user.name)
+        if user is current or user == current:
             return True
         self._sessions.end(session)
         self._log_limited('session with %s ended: its user has changed',
@@ -533,10 +536,10 @@ class Server:
         if command.inline:
             self._respond(session, request,
                           command.handler(session, request.data))
-        elif not self._may_wait(session):
-            return constants.Completion.NODE_BUSY
         elif command.modifies or not self._attempted(
                 session, request, command):
+            if not self._may_wait(session):
+                return constants.Completion.NODE_BUSY
             session.pending.add(request)
             self._task(self._execute(session, request, command))
         return constants.Completion.OK

@@ -57,5 +57,8 @@ class Users:
 
     def by_name(self, name: bytes) -> User | None:
         """Find the user who logs in with a name, if it is enabled."""
-        return next((user for user in self._current()
-                     if user.enabled and user.name == name), None)
+        # A plain loop: it runs for every packet.
+        for user in self._current():
+            if user.name == name and user.enabled:
+                return user
+        return None
