@@ -59,10 +59,12 @@ class Bmc:
         log, which may be Redfish's
     :ivar client_port: UDP port that clients use
     :ivar on_reset: called in the event loop on a warm or cold reset
+    :ivar restart_cause: why the VM was started; set with the commands
     :ivar watchdog_events: returns the offsets of sensor type Watchdog 2 (table
         42-3) that are set; set by its commands
     """
 
+    restart_cause: RestartCause
     watchdog_events: abc.Callable[[], tuple[int, ...]]
 
     def __init__(self, commands: abc.Callable[[Bmc], Commands],
@@ -87,13 +89,7 @@ class Bmc:
             name, users, lambda: self.commands, self.guid, readers, writers,
             blocking.attempt)
 
-    # Made on first use, for which the modules are not loaded before the port
-    # is served.
-
-    @functools.cached_property
-    def restart_cause(self) -> RestartCause:
-        """Why the VM was started."""
-        return restart_cause.RestartCause()
+    # Made on first use: the port is served before these modules are loaded.
 
     @functools.cached_property
     def version(self) -> str:
@@ -103,6 +99,7 @@ class Bmc:
     @functools.cached_property
     def commands(self) -> Commands:
         """The commands; read it in the event loop."""
+        self.restart_cause = restart_cause.RestartCause()
         return self._make_commands(self)
 
     def _connected(self) -> backends.Backend:

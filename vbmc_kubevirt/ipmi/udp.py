@@ -28,8 +28,9 @@ def open_socket(address: str, port: int) -> socket.socket:
     :raises: OSError whose text contains the address and the port
     """
     try:
+        # Text would load the codec for international names.
         family, kind, protocol, _, sockaddr = socket.getaddrinfo(
-            address, port, type=socket.SOCK_DGRAM,
+            address.encode(), port, type=socket.SOCK_DGRAM,
             flags=socket.AI_PASSIVE)[0]
         sock = socket.socket(family, kind, protocol)
         try:

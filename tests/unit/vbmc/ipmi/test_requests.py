@@ -215,6 +215,10 @@ class RequestTest(base.ServerTestCase):
             self.assertEqual([], self.one.request(0, 2, bytes((number,))))
         self.assertEqual([(0xC0, b'')], self.one.request(0, 2, b'\x09'))
         self.assertEqual([(0xC0, b'')], self.one.request(0, 1))
+        # It needs no thread now, so it is not one of those that wait.
+        self.server._attempt = lambda *_arguments: (0, b'now')
+        self.assertEqual([(0, b'now')], self.one.request(0, 1))
+        self.assertEqual([(0xC0, b'')], self.one.request(0, 2, b'\x0A'))
 
     async def test_requests_of_one_user_leave_room_to_others(self):
         self.others = [users.User(3, b'other', b'other')]
