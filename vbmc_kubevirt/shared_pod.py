@@ -17,7 +17,6 @@ import json
 import logging
 import resource
 import signal
-import sys
 import typing
 
 from sushy_kubevirt.emulator import plugin
@@ -59,10 +58,6 @@ FIRST_PAUSE, LONGEST_PAUSE = 1, 60
 
 #: Seconds until a watch is renewed.
 WATCH_SECONDS = 300.0
-
-#: Seconds for which a thread may keep others from running, CPython's own
-#: default being ten times that.
-SWITCH_SECONDS = 0.0005
 
 
 class Report:
@@ -209,8 +204,6 @@ class SharedPod:
         :raises: OSError if the port for probes cannot be opened
         """
         _raise_limit_of_files()
-        # A thread of one BMC keeps the event loop waiting for so long.
-        sys.setswitchinterval(SWITCH_SECONDS)
         self._loop = asyncio.get_running_loop()
         stop_requested = asyncio.Event()
         for signum in signal.SIGTERM, signal.SIGINT:

@@ -76,8 +76,9 @@ LOG = logging.getLogger(__name__)
 #: a Redfish or IPMI request reads a dozen times and fetches once.
 FETCHED_SECONDS = 0.5
 
-#: Longest wait, in seconds, until the watches show the effect of an action of
-#: KubeVirt's, which is usually a few milliseconds. Then the VM is read.
+#: Longest time, in seconds, in which reads wait until the watches show the
+#: effect of an action of KubeVirt's, which is usually a few milliseconds. Then
+#: the VM is read.
 EFFECT_SECONDS = 1.0
 
 
@@ -167,10 +168,14 @@ class Machine:
         """
         cluster = self.cluster
         cluster.wait_ready()
-        if cluster.cache.stale and (
-                time.monotonic() - cluster.fetched.get(self.key, -math.inf)
-                >= FETCHED_SECONDS):
-            return self.fetch()
+        if cluster.cache.stale:
+            if (time.monotonic() - cluster.fetched.get(self.key, -math.inf)
+                    >= FETCHED_SECONDS):
+                return self.fetch()
+        elif not cluster.cache.catch_up(self.key, cluster.closing):
+            # The action succeeded; the watch will report the change.
+            with contextlib.suppress(errors.MachineError):
+                self.fetch_vm()
         state = self.cached_state()
         if state is None:
             raise errors.MachineNotFound(self.qualified_name)
@@ -420,6 +425,8 @@ class Machine:
         """Call an action of KubeVirt's API.
 
         Sends one request without retries; call it in a step of `write`.
+        Returns when KubeVirt has accepted it; the next read shows its effect
+        on a VM.
 
         :param action: ``start``, ``stop`` or ``restart`` of the VM;
             ``pause``, ``unpause`` … of the VMI
@@ -427,29 +434,23 @@ class Machine:
         """
         before = self.cached_state()
         uid = self.cluster.cache.vmi_uid(self.key)
+        version = before and before.vm['metadata']['resourceVersion']
+        # A VMI may be reported before its VM.
+        needs_change = before is not None and not before.shows(action, uid)
 
         def shown(state: VmState) -> bool:
-            # A VMI may be reported before its VM.
-            return state.shows(action, uid) and (
-                before is None or state.vm['metadata']['resourceVersion']
-                != before.vm['metadata']['resourceVersion']
-                or before.shows(action, uid))
+            return state.shows(action, uid) and not (
+                needs_change
+                and state.vm['metadata']['resourceVersion'] == version)
 
         try:
             self.cluster.client.action(resource, *self.key, action, body)
         except errors.ObjectNotFound as e:
             # The object was deleted since the step read it: let it retry.
             raise errors.Conflict(str(e)) from None
-        if resource is not api_resources.VM:
-            return      # does not change the VM
-        # The response does not contain the changed VM. For the next read wait
-        # until the watch has reported it.
-        try:
-            if self.cluster.cache.stale or not self.wait(
-                    shown, EFFECT_SECONDS):
-                self.fetch_vm()
-        except errors.MachineError:
-            pass    # the action succeeded; the watch will report the change
+        if resource is api_resources.VM:
+            # The response does not contain the changed VM.
+            self.cluster.cache.expect(self.key, shown, EFFECT_SECONDS)
 
     # Power
 

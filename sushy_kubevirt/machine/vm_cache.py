@@ -79,6 +79,13 @@ class Version(typing.NamedTuple):
     entries: Entries
 
 
+class _Expectation(typing.NamedTuple):
+    """What the watches will show of a VM, and until when (monotonic)."""
+
+    shown: abc.Callable[[vm_state.VmState], bool]
+    end: float
+
+
 class _Notification(typing.NamedTuple):
     key: ObjectKey
     entries: Entries
@@ -111,6 +118,7 @@ class VmCache:
         # ceased to count: they are gone, and the watch has yet to say it.
         # With the versions of these VMs.
         self._uncounted: dict[str, int | None] = {}
+        self._expected: dict[ObjectKey, _Expectation] = {}
         #: Changes when a VM is added or removed, or its `identity` changes.
         self.membership = 0
         self._by_uuid: dict[str | None, set[ObjectKey]] = (
@@ -300,8 +308,10 @@ class VmCache:
         """Return a value that changes when a VM, its VMI or UUID does.
 
         :param alone: see `identity`
-        :returns: None if there is no such VM
+        :returns: None if there is no such VM, or `catch_up` would wait
         """
+        if key in self._expected:
+            return None
         with self._lock:
             identity = self.identity(key, alone)
             return identity and Version(identity, self._entries(key))
@@ -336,6 +346,47 @@ class VmCache:
         if entries.vmi is None:
             return vm_state.VmState(vm, None, entries.ended)
         return vm_state.VmState(vm, self._unpack(entries.vmi))
+
+    # Waiting for effects of actions
+
+    def expect(self, key: ObjectKey,
+               shown: abc.Callable[[vm_state.VmState], bool],
+               seconds: float) -> None:
+        """Have `catch_up` wait for the effect of an action on a VM.
+
+        :param shown: returns whether a state shows it; must not block
+        :param seconds: time in which it is expected
+        """
+        with self._lock:
+            self._expected[key] = _Expectation(
+                shown, time.monotonic() + seconds)
+            self._check_expected(key)
+
+    def catch_up(self, key: ObjectKey, closing: threading.Event) -> bool:
+        """Wait until the cache shows what is expected of a VM.
+
+        :param closing: see `wait_until`
+        :returns: False if the time is over; nothing is expected any more then
+        """
+        expected = self._expected.get(key)
+        if expected is None or self.wait_until(
+                lambda: self._expected.get(key) is not expected,
+                expected.end - time.monotonic(), closing):
+            return True
+        blocking.check()    # the caller reads the VM
+        with self._lock:
+            if self._expected.get(key) is expected:
+                del self._expected[key]
+        return False
+
+    def _check_expected(self, key: ObjectKey) -> None:
+        """Expect nothing any more of a VM if the cache shows it.
+
+        The caller holds the lock.
+        """
+        state = self._state(self._entries(key))
+        if state is None or self._expected[key].shown(state):
+            del self._expected[key]
 
     # Writing
 
@@ -562,10 +613,12 @@ class VmCache:
                     self._condition.wait(min(left, 1.0))
 
     def _queue_notifications(
-            self, keys: abc.Iterable[ObjectKey], gone: bool = False,
+            self, keys: abc.Collection[ObjectKey], gone: bool = False,
             callbacks: tuple[Subscriber, ...] = ()) -> None:
         with self._condition:
             self._changes += 1
+            for key in self._expected.keys() & keys:
+                self._check_expected(key)
             self._condition.notify_all()
             if not self._notified:
                 return

@@ -75,6 +75,11 @@ IPMI_PORT, HEALTH_PORT = 6230, 8081
 #: thousands of pods. TCP detects a lost connection within half a minute.
 WATCH_SECONDS = 300.0
 
+#: Seconds for which a thread may keep others from running, such as the watches
+#: the response to the action whose effects they receive, or one BMC the event
+#: loop of all. CPython's default is ten times that.
+SWITCH_SECONDS = 0.0005
+
 # Approximation of Kubernetes' object names.
 _NAME = r'[a-z0-9]([-.a-z0-9]*[a-z0-9])?'
 _VM = re.compile(f'{_NAME}/{_NAME}')
@@ -238,6 +243,7 @@ def _serve(program: str,
     logging._srcfile = None
     logging.logThreads = logging.logProcesses = False
     logging.logMultiprocessing = False
+    sys.setswitchinterval(SWITCH_SECONDS)
     try:
         shared = program == 'sushy-kubevirt-bmc' and os.environ.get(
             'VIRTBMC_SHARED')

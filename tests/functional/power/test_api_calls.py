@@ -130,6 +130,29 @@ class PowerCallsTestCase(CallsTestCase):
             self.assertIsNot(before, machine.power_state())
             self.becomes(machine, after)
 
+    def test_answers_when_kubevirt_has_accepted(self):
+        """Before the watches deliver anything; then a read waits for it."""
+        machine = self.machine('Manual')
+        self.settles(machine, OFF)
+        self.addCleanup(self.sandbox.clear_faults)
+        for action, count in ('hang', 2), ('break', 1):
+            self.sandbox.fault(action, verb='WATCH', count=count,
+                               where='/virtualmachine(instance)?s$')
+        self.until('silent watches', lambda: self.fault_hits()[0] == 2)
+        self.assert_calls([GET_VM, call('start')], machine, machine.reset,
+                          R.ON)
+        self.assertIsNone(machine.version())
+        # A client that repeats the request does not start it twice.
+        self.sandbox.wait_boot(machine.name, 1)
+        self.assert_calls([GET_VM, GET_VM, GET_VMI], machine, machine.reset,
+                          R.ON)
+        self.assertIs(ON, machine.power_state())
+        self.assert_calls([GET_VM, GET_VMI, call('stop')], machine,
+                          machine.reset, R.FORCE_OFF)
+        self.assert_calls([GET_VM], machine, machine.power_state)
+        self.assertIsNot(ON, machine.power_state())
+        self.assertEqual(1, len(self.sandbox.boots(machine.name)))
+
 
 class DeadWatchTestCase(machine_case.MachineTestCase):
     """Watches that report nothing any more, and have not been noticed."""

@@ -51,6 +51,25 @@ class ResponseCacheTestCase(base.SandboxTestCase):
             self.pod.request('POST', reset, {'ResetType': kind}, expect=204)
             self.until(lambda state=state: self.read()['PowerState'] == state)
 
+    def test_action_that_the_watches_have_not_delivered(self):
+        reset = SYSTEM + '/Actions/ComputerSystem.Reset'
+        self.pod.request('POST', reset, {'ResetType': 'On'}, expect=204)
+        self.until(lambda: self.read()['PowerState'] == 'On')
+        # KubeVirt has nothing left to do with the VM.
+        self.sandbox.wait('virtualmachines', 'vm-0', lambda vm: (
+            vm['status']['printableStatus'] == 'Running'))
+        self.addCleanup(self.sandbox.clear_faults)
+        for action, count in ('hang', 2), ('break', 1):
+            self.sandbox.fault(action, verb='WATCH', count=count,
+                               where='/virtualmachine(instance)?s$')
+        self.until(lambda: self.sandbox.faults()['faults'][0]['hits'] == 2)
+        self.assertEqual('On', self.read()['PowerState'])
+        self.pod.request('POST', reset, {'ResetType': 'ForceOff'}, expect=204)
+        self.assertNotEqual('On', self.pod.request(
+            'GET', SYSTEM, expect=200).json()['PowerState'])
+        self.sandbox.clear_faults()
+        self.until(lambda: self.read()['PowerState'] == 'Off')
+
     def test_changes_by_others(self):
         self.read()
         self.sandbox.patch('virtualmachines', 'vm-0', [{

@@ -12,6 +12,7 @@ from sushy_kubevirt.kube import blocking
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.machine import bios
 from sushy_kubevirt.machine import cluster
+from sushy_kubevirt.machine import machine as machine_module
 from sushy_kubevirt.machine import options
 from sushy_kubevirt.machine import power_state
 from tests.unit.machine import api
@@ -555,30 +556,62 @@ class ClusterTestCase(base.BaseTestCase):
         machine.call('start')
         self.assertEqual('called', self.annotation(machine, 'start'))
 
-    def test_watch_shows_effect_of_own_action(self):
+    def started(self):
+        """Return a machine whose start was accepted, and not delivered."""
         machine = self.cluster().machine('a')
-        action = machine.cluster.client.action
-
-        def start(*args):
-            action(*args)
-            self.vm['status'] = {
-                'stateChangeRequests': [{'action': 'Start'}]}
-            threading.Timer(0.1, self.api.put, (
-                'virtualmachines', self.vm)).start()
-
-        machine.cluster.client.action = start
         machine.call('start')
+        self.vm['status'] = {'stateChangeRequests': [{'action': 'Start'}]}
+        return machine
+
+    def test_read_waits_until_watch_shows_effect_of_own_action(self):
+        machine = self.started()
+        # A response of before is not valid any more, and an event loop does
+        # not wait.
+        self.assertIsNone(machine.version())
+        self.assertRaises(blocking.WouldBlock, blocking.attempt,
+                          machine.state)
+        timer = threading.Timer(0.1, self.api.put,
+                                ('virtualmachines', self.vm))
+        timer.start()
         self.assertTrue(machine.state().vm['status'])
+        self.assertIsNotNone(machine.version())
+        blocking.attempt(machine.state)
         self.assertEqual(0, self.api.count('GET', '/virtualmachines/'))
+
+    def test_watch_shows_effect_of_own_action_before_the_next_read(self):
+        machine = self.started()
+        self.api.put('virtualmachines', self.vm)
+        self.until(machine.version)
+        self.assertTrue(blocking.attempt(machine.state).vm['status'])
+
+    def test_read_after_action_of_which_nothing_is_delivered(self):
+        self.api.rule('WATCH', '', 'hang', times=10 ** 6)
+        machine = self.started()
+        self.api.rule('GET', '/virtualmachines/', (403, {}))
+        with mock.patch.object(machine_module, 'EFFECT_SECONDS', 0):
+            machine.call('start')
+        # Not from the event loop.
+        self.assertRaises(blocking.WouldBlock, blocking.attempt,
+                          machine.state)
+        machine.state()
+        self.assertEqual(1, self.api.count('GET', '/virtualmachines/'))
+        # It is awaited once.
+        self.assertIsNotNone(machine.version())
+        blocking.attempt(machine.state)
+
+    def test_effect_on_vm_that_is_deleted(self):
+        machine = self.started()
+        self.api.delete('virtualmachines', self.vm)
+        self.until(lambda: machine.cached_state() is None)
+        self.assertRaises(errors.MachineNotFound, blocking.attempt,
+                          machine.state)
 
     def test_action_that_changes_nothing_is_not_awaited(self):
         self.vm['spec']['runStrategy'] = 'Halted'
         self.api.put('virtualmachines', self.vm)
         machine = self.cluster().machine('a')
-        with mock.patch.object(
-                type(machine), 'wait', lambda machine, shown, timeout: shown(
-                    machine.state())):
-            machine.call('stop', {'gracePeriod': 0})
+        machine.call('stop', {'gracePeriod': 0})
+        blocking.attempt(machine.state)
         self.assertEqual(0, self.api.count('GET', '/virtualmachines/'))
 
     def test_attempt_from_cache_is_followed_by_a_read(self):
