@@ -396,9 +396,7 @@ class Connection(httptools_impl.HttpToolsProtocol):
         :returns: whether a response was sent
         """
         self._digest = None
-        if (self._parsing or not data.endswith(_END)
-                or data.find(_END) != len(data) - len(_END)
-                or len(data) > _MAX_LINE_BYTES
+        if (self._parsing or data.find(_END) != len(data) - len(_END)
                 or self.flow.write_paused or self.pipeline
                 or self.cycle is not None
                 and not self.cycle.response_complete):

@@ -198,12 +198,16 @@ class CachedResponsesTestCase(ServerMixin, base.AccountsTestCase):
 
     def test_account_of_connection(self):
         data = self.both(*self.basic)
-        self.exchange(b'')
         sock = self.connect()
         self.assert_again(True, data, sock=sock)
-        self.assertIn('ReadOnly', self.call(lambda: {
-            connection.account
-            for connection in self.servers[0]._connections}))
+        self.assertEqual('ReadOnly', self.connection(sock).account)
+
+    def connection(self, sock):
+        """Return the server's side of a connection."""
+        [connection] = self.call(lambda: [
+            connection for connection in self.servers[0]._connections
+            if connection._peer == sock.getsockname()])
+        return connection
 
     def test_ended_session(self):
         data = self.both(*self.headers)
@@ -287,6 +291,7 @@ class CachedResponsesTestCase(ServerMixin, base.AccountsTestCase):
     def test_requests_that_are_not_sent_again_unparsed(self):
         for headers, options in (
                 ((), {'version': '1.0'}),
+                (('Connection: keep-alive',), {'version': '1.0'}),
                 (('Connection: close',), {}),
                 (('Connection: Upgrade', 'Upgrade: h2c'), {}),
                 (('Content-Length: 2',), {}),
@@ -299,6 +304,19 @@ class CachedResponsesTestCase(ServerMixin, base.AccountsTestCase):
                 self.assertNotIn(self.thread, self.found(
                     data, *([b'0\r\n\r\n'] if 'chunked' in str(headers)
                             else [])), data)
+
+    def test_pieces_behind_a_whole_request(self):
+        root, system = request(path=ROOT), request(*self.headers)
+        first, _ = self.ask(root)
+        sock = self.connect()
+        data = request(path=ROOT + '?x')
+        self.assert_again(False, data, sock=sock)
+        sock.sendall(system[:20])
+        connection = self.connection(sock)
+        self.wait_for(lambda: connection._parsing)
+        self.assert_again(False, system[20:], sock=sock)
+        self.assertEqual(first, self.ask(data)[0])
+        self.assertEqual(first, self.ask(root)[0])
 
     def test_parsed_requests_are_found_by_the_application(self):
         data = request(*self.headers, 'Connection: close')
@@ -326,9 +344,7 @@ class CachedResponsesTestCase(ServerMixin, base.AccountsTestCase):
         data = self.both(*self.headers)
         sock = self.connect()
         self.assert_again(True, data, sock=sock)
-        [connection] = self.call(lambda: [
-            connection for connection in self.servers[0]._connections
-            if connection._peer == sock.getsockname()])
+        connection = self.connection(sock)
         self.call(connection.pause_writing)
         before = len(self.threads)
         sock.sendall(data)
@@ -342,6 +358,8 @@ class CachedResponsesTestCase(ServerMixin, base.AccountsTestCase):
         data = self.both(*self.headers)
         self.useFixture(fixtures.MockPatchObject(
             http_connection, 'SEND_SECONDS', 0.1))
+        self.useFixture(fixtures.MockPatchObject(
+            http_connection, 'REQUEST_SECONDS', 2 * TIMEOUT))
         sock = self.connect()
         self.assert_again(True, data, sock=sock)
         self.assertEqual(b'', sock.recv(1))

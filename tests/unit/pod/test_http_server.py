@@ -483,10 +483,11 @@ class RequestTestCase(HttpServerTestCase):
         self.wait_for(lambda: 3 == self.log.output.count(
             '"GET /known HTTP/1.1" 200'))
         # Behind a request that the application has not answered yet.
-        sock.sendall(b'GET /wait HTTP/1.1\r\nHost: x\r\n\r\n'
-                     b'GET /known HTTP/1.1\r\nHost: x\r\n'
-                     b'Connection: close\r\n\r\n')
+        sock.sendall(b'GET /wait HTTP/1.1\r\nHost: x\r\n\r\n')
         self.assertTrue(self.app.called.acquire(timeout=TIMEOUT))
+        sock.sendall(b'GET /known HTTP/1.1\r\nHost: x\r\n\r\n')
+        [connection] = self.server._connections
+        self.wait_for(lambda: connection.pipeline)
         self.app.unblock.set()
         self.assertIn(b'/wait', self.answer(sock)[1])
 
