@@ -119,17 +119,19 @@ class Access:
 
 def _load_cert(context: ssl.SSLContext, pem: str) -> None:
     # `ssl` reads client certificates only from files. A file in memory keeps
-    # the key off the disk.
+    # the key off the disk. Without a password OpenSSL would ask the terminal
+    # for that of an encrypted key.
     if hasattr(os, 'memfd_create'):
         with os.fdopen(os.memfd_create('client-certificate'), 'w') as f:
             f.write(pem)
             f.flush()
-            context.load_cert_chain(f'/proc/self/fd/{f.fileno()}')
+            context.load_cert_chain(f'/proc/self/fd/{f.fileno()}',
+                                    password='')
         return
     with tempfile.NamedTemporaryFile('w') as f:
         f.write(pem)
         f.flush()
-        context.load_cert_chain(f.name)
+        context.load_cert_chain(f.name, password='')
 
 
 class Connection:

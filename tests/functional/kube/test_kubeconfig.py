@@ -10,6 +10,7 @@ import ssl
 import subprocess
 import threading
 
+from cryptography.hazmat.primitives import serialization
 import fixtures
 from oslotest import base
 import testtools
@@ -292,6 +293,9 @@ class KubectlTestCase(base.BaseTestCase):
                 ('CA or client certificate', self.config({
                     'client-certificate': 'cert.pem',
                     'client-key-data': encoded(SECRET)})),
+                ('CA or client certificate', self.config({
+                    'client-certificate': 'cert.pem',
+                    'client-key-data': encoded(self.encrypted_key())})),
                 ('/no/such', self.config({'tokenFile': '/no/such'})),
                 ('ASCII', self.config({'token': f'{SECRET}\n'})),
                 ('text as token', self.config({'token': [SECRET]})),
@@ -322,6 +326,12 @@ class KubectlTestCase(base.BaseTestCase):
             error = self.assertRaises(errors.ConfigError, self.ours, [path])
             self.assertIn(reason, str(error))
             self.assertNotIn(SECRET, str(error))
+
+    def encrypted_key(self):
+        key = serialization.load_pem_private_key(self.key.encode(), None)
+        return key.private_bytes(
+            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8,
+            serialization.BestAvailableEncryption(SECRET.encode())).decode()
 
     def test_credentials_are_not_sent_in_the_clear(self):
         plain = http.server.ThreadingHTTPServer(
