@@ -319,6 +319,9 @@ class KubectlTestCase(base.BaseTestCase):
                     self.plugin(answer={'a': SECRET}))),
                 ('with its key', self.config(self.plugin(answer={
                     'clientKeyData': SECRET}))),
+                ('with its key', self.config(self.plugin(answer={
+                    'token': SECRET,
+                    'clientCertificateData': self.certificate}))),
                 ('no ExecCredential', self.config(self.plugin(answer={
                     'token': SECRET, 'expirationTimestamp': 'soon'})))):
             path = self.file('config', content)

@@ -250,6 +250,18 @@ class ConnectionTestCase(base.BaseTestCase):
         self.assertIn('waits for input', self.refused(
             self.file(kubeconfig(user))))
 
+    def test_plugin_cannot_read_the_input_of_the_program(self):
+        reader, writer = os.pipe()
+        self.addCleanup(os.close, writer)
+        before = os.dup(0)
+        self.addCleanup(os.close, before)
+        self.addCleanup(os.dup2, before, 0)
+        os.dup2(reader, 0)
+        os.close(reader)
+        user = self.plugin('[ /proc/self/fd/0 -ef /dev/null ] && echo null '
+                           '>&2; exit 1\n')
+        self.assertIn(': null', self.refused(self.file(kubeconfig(user))))
+
     # Auth providers
 
     def test_missing_library(self):
