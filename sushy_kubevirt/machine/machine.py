@@ -448,6 +448,8 @@ class Machine:
         except errors.ObjectNotFound as e:
             # The object was deleted since the step read it: let it retry.
             raise errors.Conflict(str(e)) from None
+        # What was read before does not serve reads of a stale cache.
+        self.cluster.fetched.pop(self.key, None)
         if resource is api_resources.VM:
             # The response does not contain the changed VM.
             self.cluster.cache.expect(self.key, shown, EFFECT_SECONDS)

@@ -556,6 +556,21 @@ class ClusterTestCase(base.BaseTestCase):
         machine.call('start')
         self.assertEqual('called', self.annotation(machine, 'start'))
 
+    def test_read_after_action_while_the_cache_is_stale(self):
+        machine = self.cluster().machine('a')
+        self.api.rule('WATCH', '', (500, {}), times=10 ** 6)
+        self.api.rule('GET', '/virtualmachine(instance)?s$', (500, {}),
+                      times=10 ** 6)
+        self.api.break_watches()
+        self.until(lambda: machine.cluster.cache.stale)
+        machine.fetch()     # as the action does
+        machine.call('start')
+        # What was read before the action does not serve this read.
+        self.assertEqual('called', self.annotation(machine, 'start'))
+        reads = self.api.count('GET', '/virtualmachines/')
+        machine.state()
+        self.assertEqual(reads, self.api.count('GET', '/virtualmachines/'))
+
     def started(self):
         """Return a machine whose start was accepted, and not delivered."""
         machine = self.cluster().machine('a')
