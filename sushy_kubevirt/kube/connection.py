@@ -277,6 +277,11 @@ class Connection:
             raise errors.ConfigError(
                 f'The token file {path} cannot be read: {e.strerror}'
             ) from None
+        except ValueError:
+            token = ''
+        if not token or not token.isascii() or not token.isprintable():
+            raise errors.ConfigError(
+                f'The token file {path} needs a line of ASCII characters')
         self._token_at = time.monotonic() + TOKEN_SECONDS
         header = f'Bearer {token}'
         if header != self._access.authorization:

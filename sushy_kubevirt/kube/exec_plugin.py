@@ -47,10 +47,11 @@ def run(plugin: kubeconfig_files.Entry, cluster: kubeconfig_files.Entry
     spec: objects.Json = {'interactive': False}
     if plugin.flag('provideClusterInfo'):
         spec['cluster'] = _cluster_info(cluster)
+    # A text in place of a date, for which JSON has no type.
     environment = {
         **os.environ, **_environment(plugin), 'KUBERNETES_EXEC_INFO':
         json.dumps({'kind': 'ExecCredential', 'apiVersion': version,
-                    'spec': spec})}
+                    'spec': spec}, default=str)}
     try:
         done = subprocess.run(
             [command, *plugin.texts('args')], env=environment, timeout=SECONDS,
@@ -68,13 +69,8 @@ def run(plugin: kubeconfig_files.Entry, cluster: kubeconfig_files.Entry
 
 
 def _environment(plugin: kubeconfig_files.Entry) -> dict[str, str]:
-    variables = plugin.fields.get('env') or []
-    if not isinstance(variables, list):
-        raise plugin.error('needs a list as env')
-    entries = [kubeconfig_files.Entry(plugin.path, {}, 'a variable in env',
-                                      variable) for variable in variables]
     return {entry.text('name') or '': entry.text('value') or ''
-            for entry in entries}
+            for entry in plugin.entries('env', 'a variable in env')}
 
 
 def _cluster_info(cluster: kubeconfig_files.Entry) -> objects.Json:
@@ -86,9 +82,9 @@ def _cluster_info(cluster: kubeconfig_files.Entry) -> objects.Json:
     if authority:
         info['certificate-authority-data'] = base64.b64encode(
             authority.encode()).decode()
-    for extension in cluster.fields.get('extensions') or ():
-        if extension.get('name') == f'{_GROUP}/exec':
-            info['config'] = extension.get('extension')
+    for entry in cluster.entries('extensions', 'an extension'):
+        if entry.text('name') == f'{_GROUP}/exec':
+            info['config'] = entry.fields.get('extension')
     return info
 
 
@@ -111,7 +107,7 @@ def _credentials(plugin: kubeconfig_files.Entry, version: str, command: str,
         expires = status.text('expirationTimestamp')
         expiry = expires and datetime.datetime.fromisoformat(
             expires).timestamp()
-    except (LookupError, TypeError, ValueError):
+    except (LookupError, RecursionError, TypeError, ValueError):
         raise failed(f'printed no ExecCredential of {version}') from None
     token = status.line('token')
     cert, key = (status.text(f'client{name}Data') for name in (

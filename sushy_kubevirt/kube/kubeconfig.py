@@ -11,6 +11,7 @@ from __future__ import annotations
 import base64
 from collections import abc
 import contextlib
+import os
 from urllib import parse
 
 from sushy_kubevirt.kube import exec_plugin
@@ -69,15 +70,51 @@ def _server(cluster: kubeconfig_files.Entry) -> str:
 
 
 def _proxy(server: str) -> str | None:
-    """Return the proxy for a server that the environment names."""
-    from urllib import request
+    """Return the proxy for a server that the environment names.
+
+    Source: http/httpproxy of golang.org/x/net, as kubectl has it.
+    """
+    def variable(name: str) -> str:
+        return os.environ.get(name.upper()) or os.environ.get(name) or ''
 
     url = parse.urlsplit(server)
-    proxies = request.getproxies_environment()
-    if request.proxy_bypass_environment(  # type: ignore[attr-defined]
-            url.netloc, proxies):       # typeshed lacks it
+    proxy = variable(f'{url.scheme}_proxy')
+    if not proxy or _is_direct(
+            url.hostname or '',
+            url.port or (443 if url.scheme == 'https' else 80),
+            variable('no_proxy')):
         return None
-    return proxies.get(url.scheme)
+    return proxy if '://' in proxy else f'http://{proxy}'
+
+
+def _is_direct(host: str, port: int, exceptions: str) -> bool:
+    """Tell whether a host is reached without the environment's proxy.
+
+    :param exceptions: ``NO_PROXY``: hosts, domains with a leading dot, IP
+        addresses, each also with a port, and CIDRs
+    """
+    import ipaddress
+
+    address = None
+    with contextlib.suppress(ValueError):
+        address = ipaddress.ip_address(host)
+    if host == 'localhost' or address is not None and address.is_loopback:
+        return True
+    for entry in map(str.strip, exceptions.split(',')):
+        if entry == '*':
+            return True
+        with contextlib.suppress(ValueError):
+            if address is not None and address in ipaddress.ip_network(
+                    entry, strict=False):
+                return True
+        with contextlib.suppress(ValueError):
+            pattern = parse.urlsplit(f'//{entry}')
+            name = (pattern.hostname or '').removeprefix('*')
+            if name and pattern.port in (None, port) and (
+                    host == name or host.endswith(
+                        name if name.startswith('.') else f'.{name}')):
+                return True
+    return False
 
 
 def _credentials(user: kubeconfig_files.Entry,

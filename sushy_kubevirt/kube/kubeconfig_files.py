@@ -69,6 +69,16 @@ class Entry:
                              'quotes')
         return values
 
+    def entries(self, key: str, label: str) -> list[Entry]:
+        """Return a list of entries.
+
+        :param label: names each of them in messages
+        """
+        items = self.fields.get(key) or []
+        if not isinstance(items, list):
+            raise self.error(f'needs a list as {key}')
+        return [Entry(self.path, {}, label, item) for item in items]
+
     def flag(self, key: str) -> bool:
         """Return a truth value; False without it."""
         value = self.fields.get(key) or False
@@ -169,12 +179,8 @@ def _load(path: str) -> typing.Any:
 
 def _named(document: Entry, kind: str) -> dict[str, Entry]:
     """Return the contexts, clusters or users of a file by their names."""
-    items = document.fields.get(f'{kind}s') or []
-    if not isinstance(items, list):
-        raise document.error(f'needs a list as {kind}s')
     entries: dict[str, Entry] = {}
-    for item in items:
-        named = Entry(document.path, {}, f'a {kind}', item)
+    for named in document.entries(f'{kind}s', f'a {kind}'):
         name = named.text('name') or ''
         if name in entries:
             raise document.error(f'has several {kind}s with the name {name}')

@@ -258,6 +258,11 @@ class KubectlTestCase(base.BaseTestCase):
                 [('Authorization', f'Bearer {token}')],
                 self.assert_same(*paths, context=context)['headers'])
 
+    def test_proxy_of_environment_is_not_for_this_host(self):
+        self.useFixture(fixtures.EnvironmentVariable(
+            'HTTPS_PROXY', 'http://192.0.2.1:9'))
+        self.user_headers({'token': 'abc'})
+
     def test_json(self):
         path = self.file('config', json.dumps(self.config({'token': 'abc'})))
         self.assert_same(path)
@@ -268,6 +273,8 @@ class KubectlTestCase(base.BaseTestCase):
         user = {'token': SECRET}
         config = self.config(user)
         plugin = self.plugin()['exec']
+        told = self.plugin(provideClusterInfo=True)
+        self.file('lines', f'{SECRET}\n{SECRET}')
         for reason, content in (
                 ('YAML', f'token: [{SECRET}'),
                 ('line 2', f'a: b\n{SECRET}: "'),
@@ -323,7 +330,18 @@ class KubectlTestCase(base.BaseTestCase):
                     'token': SECRET,
                     'clientCertificateData': self.certificate}))),
                 ('no ExecCredential', self.config(self.plugin(answer={
-                    'token': SECRET, 'expirationTimestamp': 'soon'})))):
+                    'token': SECRET, 'expirationTimestamp': 'soon'}))),
+                ('no ExecCredential', self.config({'exec': {
+                    **plugin, 'command': 'printf',
+                    'args': ['[%.0s' * 9999 + SECRET,
+                             *map(str, range(9999))]}})),
+                ('list as extensions', self.config(told, {
+                    'extensions': SECRET})),
+                ('an extension must have keys', self.config(told, {
+                    'extensions': [SECRET]})),
+                ('list as env', self.config({'exec': {
+                    **plugin, 'env': SECRET}})),
+                ('ASCII', self.config({'tokenFile': 'lines'}))):
             path = self.file('config', content)
             self.assertIsNone(self.kubectl([path]), content)
             error = self.assertRaises(errors.ConfigError, self.ours, [path])

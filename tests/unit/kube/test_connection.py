@@ -5,6 +5,7 @@ import base64
 import http.server
 import json
 import os
+import pathlib
 import shlex
 import stat
 import threading
@@ -178,6 +179,13 @@ class ConnectionTestCase(base.BaseTestCase):
         self.file('second', 'token')
         self.assertEqual('Bearer second', conn.access().authorization)
 
+    def test_token_file_that_is_no_token(self):
+        path = self.file(kubeconfig({'tokenFile': 'token'}))
+        for content in b'', b' \n', b'hunter\n2', 'hünter'.encode(), b'\xff':
+            (pathlib.Path(path).parent / 'token').write_bytes(content)
+            e = self.assertRaises(errors.ConfigError, self.access, path)
+            self.assertIn('token needs a line of ASCII', str(e))
+
     def test_refused_token_is_read_again_at_once(self):
         self.file('first', 'token')
         conn = connection.Connection.from_options(
@@ -202,8 +210,39 @@ class ConnectionTestCase(base.BaseTestCase):
             'HTTPS_PROXY', 'http://proxy:3128'))
         self.assertEqual('http://proxy:3128', self.access(path).proxy)
         self.useFixture(fixtures.EnvironmentVariable(
-            'NO_PROXY', 'kube.example'))
-        self.assertIsNone(self.access(path).proxy)
+            'HTTPS_PROXY', 'proxy:3128'))
+        self.assertEqual('http://proxy:3128', self.access(path).proxy)
+
+    def test_servers_without_proxy(self):
+        self.useFixture(fixtures.EnvironmentVariable('HTTPS_PROXY', 'proxy'))
+        for host, no_proxy, direct in (
+                ('localhost', '', True), ('127.0.0.2', '', True),
+                ('[::1]', '', True), ('127.example', '', False),
+                ('kube.example', '', False), ('kube.example', ',', False),
+                ('kube.example', 'a, KUBE.example', True),
+                ('kube.example', '*', True),
+                ('kube.example', 'example', True),
+                ('kube.example', '.example', True),
+                ('kube.example', '*.example', True),
+                ('kube.example', 'be.example', False),
+                ('kube.example', '.kube.example', False),
+                ('kube.example', 'kube.example:6443', True),
+                ('kube.example', 'kube.example:443', False),
+                ('kube.example', 'kube.example:x, [', False),
+                ('192.0.2.7', '192.0.2.7', True),
+                ('192.0.2.7', '192.0.2.0/24', True),
+                ('192.0.2.7', '192.0.3.0/24, 2001:db8::/32', False),
+                ('192.0.2.7', '192.0.2.7:6443', True),
+                ('[2001:db8::7]', '2001:db8::7', True),
+                ('[2001:db8::7]', '2001:db8::/64', True),
+                ('[2001:db8::7]', '[2001:db8::7]:6443', True),
+                ('[2001:db8::7]', '2001:db8:1::/64', False)):
+            self.useFixture(fixtures.EnvironmentVariable(
+                'NO_PROXY', no_proxy))
+            access = self.access(self.file(kubeconfig(
+                server=f'https://{host}:6443')))
+            self.assertEqual(None if direct else 'http://proxy',
+                             access.proxy, (host, no_proxy))
 
     def test_username_and_password(self):
         access = self.access(self.file(kubeconfig(
