@@ -165,14 +165,39 @@ class _Loader:
         self._started = True
         assert module.__spec__ is not None, 'it was imported'
         module.__spec__.loader = self._loader
+        module.__spec__.loader_state = self._lock
+        unloaded, kind = dict(vars(module)), module.__class__
+        module.__class__ = _Loading
         try:
             self._loader.exec_module(module)
         except BaseException:
             # Retry on the next access.
+            for name in vars(module).keys() - unloaded.keys():
+                del vars(module)[name]
+            vars(module).update(unloaded)
             self._started = False
             raise
+        finally:
+            if module.__class__ is _Loading:
+                # mypy has narrowed the type of the module.
+                module.__class__ = kind     # type: ignore[assignment]
         if _is_deferred(module):
             del vars(module)['__getattr__']
+
+
+class _Loading(types.ModuleType):
+    """A module while a thread loads it; other threads wait for its attributes.
+
+    Otherwise they could call a function whose globals do not exist yet.
+    """
+
+    def __getattribute__(self, name: str) -> typing.Any:
+        get = types.ModuleType.__getattribute__
+        # The import system reads the others while it holds locks of its own.
+        if not name.startswith('__'):
+            with get(self, '__spec__').loader_state:
+                pass
+        return get(self, name)
 
 
 def _is_deferred(module: types.ModuleType) -> bool:

@@ -126,6 +126,34 @@ class LazyModulesTestCase(base.BaseTestCase):
         self.assertEqual([7] * 8, found)
         self.assertEqual(1, self.loads())
 
+    def test_functions_of_loading_module_wait_for_their_globals(self):
+        self.sample("""
+import threading
+loading, used = threading.Event(), threading.Event()
+def function():
+    return value
+loading.set()
+used.wait(0.2)
+value = 7
+""")
+        sample = importlib.import_module('sample')
+        loader = threading.Thread(target=lambda: sample.value)
+        loader.start()
+        self.addCleanup(loader.join)
+        while 'function' not in vars(sample):
+            pass
+        vars(sample)['loading'].wait()
+        self.assertEqual(7, sample.function())
+
+    def test_failed_import_leaves_no_attributes(self):
+        self.sample('def function():\n    return value\n'
+                    'import sample_none\nvalue = 7\n')
+        sample = importlib.import_module('sample')
+        self.assertRaises(ModuleNotFoundError, getattr, sample, 'value')
+        self.assertRaises(ModuleNotFoundError, getattr, sample, 'function')
+        self.write('sample_none.py', '')
+        self.assertEqual(7, sample.function())
+
     def test_module_can_import_itself_while_loading(self):
         self.sample('import sample\nseen = hasattr(sample, "later")\n'
                     'later = 1\n')
