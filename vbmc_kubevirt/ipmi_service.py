@@ -76,8 +76,9 @@ def _connect(settings: Settings,
     It is called in a thread once the port is served, and loads there what the
     first login and the first command need.
     """
-    # The use of an attribute loads a module, see `lazy_modules`.
-    assert session20.AES.block_size and command_table.GROUPS
+    # The use of an attribute loads a module, see `lazy_modules`. No assert,
+    # which images leave out.
+    _ = session20.AES.block_size, command_table.GROUPS
     if redfish is None:
         return backends.OwnBackend(
             backends.SharedConnection(None, None), settings.machine_options,
