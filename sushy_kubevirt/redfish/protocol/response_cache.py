@@ -248,7 +248,9 @@ class _Conditions:
         self._services = authentication.services()
         self.account: account_files.Account | None = flask.g.account
         self.owner = authentication.owner()
-        self._token = flask.request.environ.get('HTTP_X_AUTH_TOKEN')
+        # Without an account, any text of a client, of any length.
+        self._token = self.account and flask.request.environ.get(
+            'HTTP_X_AUTH_TOKEN')
         self._machine: machine.Machine | None = flask.g.machine
         self._version = self._machine and self._machine.version()
 
@@ -289,8 +291,9 @@ def digest(scheme: str, request: bytes) -> bytes:
     :param scheme: ``http`` or ``https``
     :param request: its bytes
     """
-    # No parsed request begins with a scheme.
-    return _keyed(scheme.encode() + request)
+    # No parsed request begins with a scheme, and no other scheme with this and
+    # a colon.
+    return _keyed(f'{scheme}:'.encode() + request)
 
 
 def _digest_parsed(environ: types.WSGIEnvironment) -> bytes:

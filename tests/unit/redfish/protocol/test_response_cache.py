@@ -217,6 +217,16 @@ class AccountsTestCase(CacheMixin, base.AccountsTestCase):
         self.fetch('/redfish/v1/')
         self.assert_again(True, '/redfish/v1/')
 
+    def test_keeps_no_token_of_an_anonymous_request(self):
+        # Its length does not count as the response's.
+        self.fetch('/redfish/v1/', headers={'X-Auth-Token': 'x' * 30000})
+        [response] = self.responses._responses.values()
+        self.assertIsNone(response.conditions._token)
+
+    def test_digest_of_other_scheme(self):
+        self.assertNotEqual(response_cache.digest('https', b'GET / \r\n'),
+                            response_cache.digest('http', b'sGET / \r\n'))
+
     def test_owners_do_not_displace_responses_of_others(self):
         self.useFixture(fixtures.MockPatchObject(
             self.responses, '_most', 8 * response_cache._OVERHEAD))
