@@ -467,11 +467,14 @@ class Client:
         while True:
             if method != 'GET':
                 self._before_write()
+            sent = [*headers.items(), *access.headers]
             try:
-                response = self._pools.get(access).urlopen(
-                    method, access.server + url, body=data,
-                    headers=urllib3.HTTPHeaderDict(
-                        [*headers.items(), *access.headers]), retries=False,
+                pool, base = self._pools.get(access)
+                response = pool.urlopen(
+                    # Who acts as another one may repeat a header.
+                    method, base + url, body=data, headers=urllib3.
+                    HTTPHeaderDict(sent) if access.impersonation
+                    else dict(sent), retries=False,
                     redirect=False, timeout=timeout, preload_content=False)
             except (urllib3.exceptions.HTTPError, OSError) as e:
                 error = self._connection_failed(call, access, e)
@@ -524,6 +527,17 @@ class Client:
             response.status, data, response.headers, call)
 
 
+class _Pool(typing.NamedTuple):
+    """Connections, and the URL before the path of a request.
+
+    Without a proxy these are of one server, and only the path in its URL
+    counts: a `urllib3.PoolManager` would look the server up for each request.
+    """
+
+    connections: urllib3.HTTPConnectionPool | urllib3.PoolManager
+    base: str
+
+
 class _Pools:
     """The connections of a client and its copies. Thread-safe.
 
@@ -533,23 +547,27 @@ class _Pools:
     def __init__(self, connections: int) -> None:
         self._connections = connections
         self._lock = threading.Lock()
-        self._manager: urllib3.PoolManager | None = None
+        self._pool: _Pool | None = None
         self._transport: tuple[object, ...] | None = None
 
-    def get(self, access: connection.Access) -> urllib3.PoolManager:
-        """Return the pool manager for what a request is to use."""
+    def get(self, access: connection.Access) -> _Pool:
+        """Return the connections for what a request is to use."""
         with self._lock:
-            if self._manager is None or self._transport != access.transport:
-                self._manager = _manager(access, self._connections)
+            if self._pool is None or self._transport != access.transport:
+                self._pool = _pool(access, self._connections)
                 self._transport = access.transport
-            return self._manager
+            return self._pool
 
     def clear(self) -> None:
         """Close all connections."""
         with self._lock:
-            if self._manager is not None:
-                self._manager.clear()
-            self._manager = self._transport = None
+            if self._pool is not None:
+                connections, _ = self._pool
+                if isinstance(connections, urllib3.PoolManager):
+                    connections.clear()
+                else:
+                    connections.close()
+            self._pool = self._transport = None
 
 
 def _discovery(path: str, resource: api_resources.AnyResource
@@ -646,15 +664,14 @@ class Watch(typing.Generic[objects.ObjectT]):
             pass    # the watch has ended already
 
 
-def _manager(access: connection.Access,
-             connections: int) -> urllib3.PoolManager:
-    """Create a pool manager.
+def _pool(access: connection.Access, connections: int) -> _Pool:
+    """Create a pool.
 
-    :raises: `errors.ConfigError` if its proxy cannot be used
+    :raises: `errors.ConfigError` if its proxy cannot be used;
+        `urllib3.exceptions.LocationValueError` if the server has no address
     """
     common: dict[str, typing.Any] = {
-        'num_pools': 2, 'maxsize': connections,
-        'socket_options': connection.SOCKET_OPTIONS}
+        'maxsize': connections, 'socket_options': connection.SOCKET_OPTIONS}
     if access.server.startswith('https:'):
         common['ssl_context'] = access.ssl_context()
         if access.insecure:
@@ -665,17 +682,21 @@ def _manager(access: connection.Access,
         if access.tls_server_name:
             common['server_hostname'] = access.tls_server_name
     if not access.proxy:
-        return urllib3.PoolManager(**common)
+        return _Pool(urllib3.connection_from_url(access.server, **common),
+                     urllib3.util.parse_url(access.server).path or '')
+    common['num_pools'] = 2
     try:
         if access.proxy.startswith('socks'):
             # Needs PySocks, which is not a requirement of this project.
             from urllib3.contrib import socks
-            return socks.SOCKSProxyManager(access.proxy, **common)
+            return _Pool(socks.SOCKSProxyManager(access.proxy, **common),
+                         access.server)
         auth = urllib3.util.parse_url(access.proxy).auth
         if auth:
             common['proxy_headers'] = urllib3.make_headers(
                 proxy_basic_auth=parse.unquote(auth))
-        return urllib3.ProxyManager(access.proxy, **common)
+        return _Pool(urllib3.ProxyManager(access.proxy, **common),
+                     access.server)
     except (ImportError, urllib3.exceptions.HTTPError) as e:
         raise errors.ConfigError(
             f'The proxy of {access.server} cannot be used: {e}') from None

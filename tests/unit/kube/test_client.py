@@ -240,16 +240,28 @@ class ClientTestCase(base.BaseTestCase):
             authorization=next(tokens)))
         conn._renewed_at -= connection.RENEW_SECONDS
         sent = []
-        urlopen = urllib3.PoolManager.urlopen
+        urlopen = urllib3.HTTPConnectionPool.urlopen
 
         def record(*args, headers, **kwargs):
             sent.append(headers.get('Authorization'))
             return urlopen(*args, headers=headers, **kwargs)
-        with mock.patch.object(urllib3.PoolManager, 'urlopen', record):
+        with mock.patch.object(urllib3.HTTPConnectionPool, 'urlopen', record):
             self.assertRaises(
                 errors.AccessDenied, client.Client(conn, self.options).get,
                 api_resources.VM, 'default', 'a')
         self.assertEqual(['Bearer old', None], sent)
+
+    def test_server_with_a_path(self):
+        with mock.patch.object(urllib3.HTTPConnectionPool, 'urlopen') as sent:
+            for server in ('https://api', 'https://api:6443',
+                           'https://[::1]:6443/k8s/clusters/c-1'):
+                sent.return_value = urllib3.HTTPResponse(b'{}', status=200)
+                client.Client(connection.Connection(
+                    lambda server=server: connection.Access(server=server)),
+                    self.options).get(api_resources.VM, 'default', 'a')
+        path = api_resources.VM.path('default', 'a')
+        self.assertEqual([path, path, '/k8s/clusters/c-1' + path],
+                         [call.args[1] for call in sent.call_args_list])
 
     def test_watch_yields_events_and_ends(self):
         self.options = options.Options(watch_seconds=1)
