@@ -515,12 +515,12 @@ class Shards:
             text = member.pending
             if member.digest and text != texts.get(name):
                 continue
-            if text is None and name in data and entry.digest(
-                    data[name]) == member.digest:
-                continue
             if text is None:
-                # Another client has changed it: have it made again.
                 text = entry.reservation(member.uid, member.slot)
+                if name in data and entry.digest(data[name]) == (
+                        member.digest or entry.digest(text)):
+                    continue
+                # Another client has changed it: have it made again.
                 member.digest = ''
                 lost.append(objects.ObjectKey(shard.namespace, name))
             written[name] = member, text

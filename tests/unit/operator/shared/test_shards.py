@@ -299,6 +299,17 @@ class ShardsTestCase(base.BaseTestCase):
         self.useFixture(fixtures.MockPatchObject(
             shards, '_MAX_TEXT', characters))
 
+    def test_recorded_slot_wakes_its_bmc_once(self):
+        operator = Operator(cluster_with('n0'))
+        operator._do(operator.reconciler.reconcile(('lab', 'n0')))
+        woken = []
+        with mock.patch.object(operator.shards, '_wake', woken.extend):
+            operator._do(operator.shards.reconcile(('lab', 0)))
+            self.assertIn(('lab', 'n0'), woken)
+            woken.clear()
+            operator._do(operator.shards.reconcile(('lab', 0)))
+        self.assertEqual([], woken)
+
     def test_room_is_limited_by_the_text(self):
         self.limit_text(20000)
         hosts = long_hosts(32)
