@@ -100,6 +100,7 @@ class Controller:
         kind(bmc_resources.BMC).subscribe(
             self._bmc_changed, self._bmcs_listed, all_events=True,
             writer=self._store)
+        kind(bmc_resources.BMC).subscribe(self._count)
         kind(bmc_resources.ROLE).subscribe(
             lambda change: cleanup.role_changed(change.key.namespace),
             all_events=True)
@@ -217,7 +218,6 @@ class Controller:
             # One that needs the name of its Service.
             users = () if key in self._reasons else self._store.users_of(
                 bmc_resources.BMC, *key)
-            self._count(key)
             self._wake((key, *users))
 
     def _bmcs_listed(self, namespace: str | None) -> None:
@@ -237,7 +237,6 @@ class Controller:
         self._without_vm.discard(change.key)
         self._queue.forget(change.key)
         self._wake(self._store.users_of(bmc_resources.BMC, *change.key))
-        self._count(change.key)
         self._forget(change.key)
 
     def _forget(self, key: objects.ObjectKey) -> None:
@@ -331,19 +330,22 @@ class Controller:
             return later
         finally:
             self._metrics.count_reconcile(time.monotonic() - began, failed)
-            self._count(key)
             if not self._store.has_bmc(key):
                 # The reconcile may have found that the BMC is deleted before
                 # the watch did, or have stored state after the deletion.
                 self._forget(key)
 
-    def _count(self, key: objects.ObjectKey) -> None:
+    def _count(self, change: stores.Change) -> None:
         """Count the BMCs by the reason of their condition Ready."""
+        key, there = change.key, self._store.has_bmc(change.key)
+        if change.gone and there:
+            # Another one of that name, which is counted.
+            return
         before = self._reasons.pop(key, None)
         if before is not None:
             self._counts[before] -= 1
-        body = self._store.bmc(key)
-        if body is not None:
+        if there:
+            body: objects.VirtualMachineBMC = change.obj
             self._reasons[key] = conditions.ready_reason(
                 body.get('status') or {}) or _NEW
             self._counts[self._reasons[key]] += 1

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 from collections import abc
+import contextlib
 import dataclasses
 import datetime
 import functools
@@ -288,10 +289,11 @@ def _name(text: str) -> x509.Name:
 
 
 def _alternative(name: str) -> x509.GeneralName:
-    try:
-        return x509.IPAddress(ipaddress.ip_address(name))
-    except ValueError:
-        return x509.DNSName(name)
+    # Most names do not look like addresses, and cost no exception.
+    if ':' in name or name[-1:].isdigit():
+        with contextlib.suppress(ValueError):
+            return x509.IPAddress(ipaddress.ip_address(name))
+    return x509.DNSName(name)
 
 
 def _pair(certificate: x509.Certificate,

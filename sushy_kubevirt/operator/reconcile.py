@@ -116,8 +116,8 @@ class Reconciler:
         confirmed = False
         # Steps of each object.
         done: collections.Counter[str] = collections.Counter()
+        given = _read(body)
         while True:
-            given = _read(body)
             known = await self._observe(given, body, tried)
             bmc = verdict.served(given, known)
             judged = verdict.judge(bmc, known, self._defaults)
@@ -140,8 +140,9 @@ class Reconciler:
                 latest = await self._read_bmc(key)
                 if latest is None:
                     return None
-                body, confirmed = latest, True
-                if _read(body) != given:
+                body, confirmed, before = latest, True, given
+                given = _read(body)
+                if given != before:
                     continue
             try:
                 await self._execute(bmc, body, steps, known, tried, done)
@@ -158,7 +159,8 @@ class Reconciler:
             latest = self._store.bmc(key)
             if latest is None:
                 return None
-            body = latest
+            if latest != body:
+                body, given = latest, _read(latest)
         # Objects of other BMCs are watched by their label.
         self._foreign_objects.watch(key, [
             ref for ref in verdict.foreign_refs(bmc, known.live)
