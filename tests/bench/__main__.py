@@ -4,6 +4,7 @@
 import argparse
 import dataclasses
 import json
+import signal
 import sys
 
 from tests.bench import history
@@ -188,4 +189,6 @@ def main(argv=None):
 
 
 if __name__ == '__main__':
+    # What was started has to be ended, and cgroups removed.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     main()

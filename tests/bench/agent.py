@@ -294,11 +294,14 @@ class Agent(fixtures.Fixture):
         return next((path for path in paths
                      if path.rpartition('/')[2] == self.vm), paths[0])
 
-    def connection(self, protocol):
-        """Return a `redfish_client.Connection` for GETs of the system."""
+    def connection(self, protocol, varies=False):
+        """Return a `redfish_client.Connection` for GETs of the system.
+
+        :param varies: whether no GET is like another, and none is cached
+        """
         return redfish_client.Connection(
             (ADDRESS, self.ports[protocol]), self.path, self.headers,
-            self.context if protocol == 'https' else None)
+            self.context if protocol == 'https' else None, varies)
 
     def power_on(self):
         """Send a POST of Reset ``On``, on a connection that is kept if the

@@ -14,7 +14,6 @@ import math
 import os
 import pathlib
 import signal
-import subprocess
 import sys
 import time
 import timeit
@@ -22,6 +21,7 @@ import timeit
 import fixtures
 import psutil
 
+from kubevirt_sandbox.testing import process
 from tests.bench import bmc
 from tests.bench import commanding
 from tests.bench import report
@@ -61,14 +61,14 @@ def weight(cpu_shares: int) -> int:
     return math.ceil(10 ** ((power ** 2 + 125 * power) / 612 - 7 / 34))
 
 
-def _root() -> pathlib.Path:
+def hierarchy() -> pathlib.Path:
     """Return the folder of the cgroup hierarchy with the CPU controller."""
     return _V1 if _V1.is_dir() else _V2
 
 
 def unavailable() -> str | None:
     """Return why no cgroup can be made, or None."""
-    root = _root()
+    root = hierarchy()
     if not os.access(root, os.W_OK):
         return f'no right to make a cgroup in {root}: run it as root'
     if root == _V2 and 'cpu' not in (
@@ -109,7 +109,7 @@ class Group(fixtures.Fixture):
 
     def weigh(self, cpu_shares: int) -> None:
         """Set the CPU shares, or the weight that a runtime makes of them."""
-        if _root() == _V1:
+        if hierarchy() == _V1:
             (self.path / 'cpu.shares').write_text(str(cpu_shares))
         else:
             (self.path / 'cpu.weight').write_text(str(weight(cpu_shares)))
@@ -117,8 +117,8 @@ class Group(fixtures.Fixture):
     def add(self, pid: int) -> None:
         """Move a process and its descendants into the group."""
         parent = psutil.Process(pid)
-        for process in parent, *parent.children(recursive=True):
-            (self.path / 'cgroup.procs').write_text(str(process.pid))
+        for member in parent, *parent.children(recursive=True):
+            (self.path / 'cgroup.procs').write_text(str(member.pid))
 
 
 class Guests(fixtures.Fixture):
@@ -134,25 +134,23 @@ class Guests(fixtures.Fixture):
             group = self.useFixture(
                 Group(self._parent / f'guest-{number}', shares(GUEST)))
             for _ in range(BUSY):
-                process = subprocess.Popen(
-                    [sys.executable, '-c', 'while True: pass'],
-                    stdin=subprocess.DEVNULL)
-                self.addCleanup(process.wait)
-                self.addCleanup(process.kill)
-                process.send_signal(signal.SIGSTOP)
-                group.add(process.pid)
-                self._processes.append(process)
+                # A stopped one does not end on SIGTERM.
+                guest = self.useFixture(process.Process(
+                    [sys.executable, '-c', 'while True: pass'], grace=0))
+                guest.send(signal.SIGSTOP)
+                group.add(guest.pid)
+                self._processes.append(guest)
 
     @contextlib.contextmanager
     def compute(self) -> Iterator[None]:
         """Take all CPU."""
-        for process in self._processes:
-            process.send_signal(signal.SIGCONT)
+        for guest in self._processes:
+            guest.send(signal.SIGCONT)
         try:
             yield
         finally:
-            for process in self._processes:
-                process.send_signal(signal.SIGSTOP)
+            for guest in self._processes:
+                guest.send(signal.SIGSTOP)
 
 
 def measure(sizes, say, others=()) -> Iterator[report.Row]:
@@ -169,9 +167,10 @@ def measure(sizes, say, others=()) -> Iterator[report.Row]:
     if reason := unavailable():
         yield report.Row(what, 'ms, p99', None, reason=reason)
         return
+    _remove_old()
     with fixtures.CompoundFixture([]) as holder:
         parent = holder.useFixture(Group(
-            _root() / f'bench-{os.getpid()}', shares(_PARENT))).path
+            hierarchy() / f'bench-{os.getpid()}', shares(_PARENT))).path
         guests = holder.useFixture(Guests(parent))
         groups = [holder.useFixture(Group(
             parent / f'bmc-{number}', shares(GUEST)))
@@ -188,6 +187,14 @@ def measure(sizes, say, others=()) -> Iterator[report.Row]:
             for (what, unit), value in _answers(agents[0], sizes).items()}))
         rounds.alternate(sides, sizes.contention_rounds, say)
         yield from rounds.rows(what, sides)
+
+
+def _remove_old() -> None:
+    """Remove the cgroups of runs that were killed."""
+    for parent in hierarchy().glob('bench-*'):
+        if not psutil.pid_exists(int(parent.name.rpartition('-')[2])):
+            for group in *parent.glob('*/'), parent:
+                group.rmdir()
 
 
 def _name(what: str, request: int) -> str:
@@ -209,9 +216,11 @@ def _turn(measured, group, guests, sizes, say) -> rounds.Figures:
 
 def _answers(measured, sizes) -> rounds.Figures:
     """Ask a BMC; return milliseconds."""
-    with measured.connection('https') as kept:
-        kept.get()
-        gets = _times(kept.get, sizes.contention_answers)
+    gets = []
+    for varies in False, True:
+        with measured.connection('https', varies) as kept:
+            kept.get()
+            gets.append(_times(kept.get, sizes.contention_answers))
 
     def connect() -> None:
         with measured.connection('https') as connection:
@@ -221,7 +230,8 @@ def _answers(measured, sizes) -> rounds.Figures:
     commands = [1000 * seconds for seconds in commanding.times(
         measured.bmc, sizes.contention_answers)]
     return {
-        ('GET system', 'ms, p99'): _p99(gets),
+        ('GET system', 'ms, p99'): _p99(gets[0]),
+        ('GET system, not cached', 'ms, p99'): _p99(gets[1]),
         ('GET system, new connection', 'ms, p99'): _p99(connects),
         ('IPMI chassis status', 'ms, p99'): _p99(commands),
         ('power state', 'ms late'): _late(measured)}

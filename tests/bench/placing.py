@@ -7,6 +7,7 @@ time is part of every duration.
 """
 
 import functools
+import math
 import statistics
 import time
 
@@ -22,6 +23,9 @@ _ARGUMENTS = '--default-placement', 'Shared'
 
 #: Largest number of BMCs for which versions take more than one turn.
 _REPEATED = 1000
+
+#: Seconds of a turn: for each BMC, and besides them and the rest.
+_EACH, _BESIDES = 0.05, 10
 
 #: BMCs that are deleted, and seconds that one of them may take.
 _DELETED, _DELETION = 5, 60
@@ -45,13 +49,21 @@ def measure(sizes, say, others=()):
     for count in sizes.placed:
         what = f'operator with {count} BMCs in shared pods'
         sides = version.sides(others, operator.NAME, functools.partial(
-            _turn, what, count, sizes, say))
-        rounds.alternate(sides, sizes.placed_rounds if others
-                         and count <= _REPEATED else 1, say)
+            _turn, what, count, sizes, say, set()))
+        number = (sizes.placed_rounds if others and count <= _REPEATED else 1)
+        seconds = sum(number * (_EACH * count + _BESIDES) + sizes.rest
+                      for side in sides if not side.reason)
+        say(f'{what}: about {math.ceil(seconds / 60)} min')
+        rounds.alternate(sides, number, say)
         yield from rounds.rows(what, sides)
 
 
-def _turn(what, count, sizes, say, program):
+def _turn(what, count, sizes, say, rested, program):
+    """Measure an operator.
+
+    :param rested: set of the programs whose rest was measured, which is once
+    :returns: `rounds.Figures`
+    """
     with operating.Cluster('pretended', _ARGUMENTS, program) as cluster, (
             shared_pods.SharedPods(cluster.sandbox.kubeconfig)):
         say(what)
@@ -59,8 +71,10 @@ def _turn(what, count, sizes, say, program):
                                     for number in range(count)])
         pid = cluster.operator.process.pid
         figures['MiB of PSS'] = memory.pss(pid) / 2 ** 20
-        say(f'{what}, at rest for {sizes.rest} s')
-        figures.update(cluster.rest(sizes.rest, pid))
+        if program not in rested:
+            say(f'{what}, at rest for {sizes.rest} s')
+            figures.update(cluster.rest(sizes.rest, pid))
+            rested.add(program)
         figures['ms, entry of a deleted BMC removed'] = statistics.median(
             _removal(cluster, name) for name in _entries(cluster)[:_DELETED])
         return operating.named(what, figures)

@@ -7,6 +7,7 @@ each GET nor parses a response further than to find its end.
 
 import concurrent.futures
 import contextlib
+import itertools
 import re
 import socket
 import time
@@ -27,14 +28,18 @@ class Connection:
     :param path: path of the resource
     :param headers: dictionary
     :param context: `ssl.SSLContext` for HTTPS, or None
+    :param varies: whether each request has a header with its number
     """
 
-    def __init__(self, address, path, headers, context=None):
+    def __init__(self, address, path, headers, context=None, varies=False):
         self._address = address
         self._context = context
         lines = [f'GET {path} HTTP/1.1', f'Host: {address[0]}:{address[1]}',
                  *(': '.join(pair) for pair in headers.items()), '', '']
-        self._request = '\r\n'.join(lines).encode()
+        request = '\r\n'.join(lines).encode()
+        self._requests = itertools.repeat(request) if not varies else (
+            b'%sX-Number: %d\r\n\r\n' % (request[:-2], number)
+            for number in itertools.count())
         self._socket = None
 
     def __enter__(self):
@@ -59,7 +64,7 @@ class Connection:
             try:
                 if not used:
                     self._connect()
-                self._socket.sendall(self._request)
+                self._socket.sendall(next(self._requests))
                 return self._read()
             except OSError:
                 self.close()

@@ -107,6 +107,9 @@ def read(path):
         raise ValueError(
             f'{path} has version {version} of the JSON, not {VERSION}: '
             'measure again with --json')
+    if isinstance(result.get('compare'), str):
+        # The command of the only neighbour, without its name.
+        del result['compare']
     return result
 
 

@@ -61,8 +61,12 @@ def alternate(sides: Sequence[Side], count: int,
 
     :param sides: this project's first
     :param count: number of rounds
-    :param say: function that gets what failed
+    :param say: function that gets what failed, and who takes no turns
     """
+    for side in sides:
+        if side.reason:
+            # Rows tell it only if nobody else is compared.
+            say(f'{side.name}: {side.reason}')
     for number in range(count):
         for side in sides if number % 2 else sides[::-1]:
             if side.reason:

@@ -3,12 +3,14 @@
 
 import json
 import pathlib
+import signal
 import subprocess
 import sys
 import unittest
 
 import fixtures
 from oslotest import base
+import psutil
 
 from kubevirt_sandbox.testing import given_cluster
 from kubevirt_sandbox.testing import kubectl
@@ -77,6 +79,9 @@ async def serve():
 
 asyncio.run(serve())
 """
+
+
+CGROUPS = pathlib.Path('/sys/fs/cgroup')
 
 
 class BenchTestCase(base.BaseTestCase):
@@ -228,8 +233,50 @@ class CompareTestCase(BenchTestCase):
         self.assertEqual(0, done.returncode, done.stderr)
         rows = json.loads(figures.read_text())['rows']
         self.assertEqual({'twin'}, {row['neighbour'] for row in rows})
+        self.assertRegex(done.stderr, 'in shared pods: about [12] min')
+        self.assertIn('empty: not served: ', done.stderr)
         rows = {row['unit']: row for row in rows}
         for unit in ('s, all Ready', 'MiB of PSS',
                      'ms, entry of a deleted BMC removed'):
             self.assertGreater(rows[unit]['ratio'], 0, unit)
+        self.assertEqual([], process.running(str(self.folder)))
+
+
+@given_cluster.needs_sandbox('a cluster of its own')
+class ContentionTestCase(BenchTestCase):
+
+    def start(self):
+        """Start the benchmark; return it when its guests compute."""
+        bench = subprocess.Popen(
+            [sys.executable, '-m', 'tests.bench', '--only', 'contention'],
+            cwd=checkout.ROOT, stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+            env={**process.environment(self.folder),
+                 'TMPDIR': str(self.folder)})
+        self.addCleanup(bench.wait)
+        self.addCleanup(bench.kill)
+        self.addCleanup(bench.stderr.close)
+        if not any('ours, 7m' in line for line in bench.stderr):
+            self.assertEqual(0, bench.wait())
+            self.skipTest('no right to make cgroups')
+        return bench
+
+    def test_run_that_is_killed(self):
+        killed = self.start()
+        group, = CGROUPS.glob(f'**/bench-{killed.pid}')
+        processes = [psutil.Process(int(pid))
+                     for path in group.glob('*/cgroup.procs')
+                     for pid in path.read_text().split()]
+        self.assertGreater(len(processes), 2)
+        killed.kill()
+        killed.wait()
+        self.assertEqual([], psutil.wait_procs(processes, 60)[1])
+        # The next one removes what it has left, and its own.
+        ended = self.start()
+        self.assertFalse(group.exists())
+        group = group.with_name(f'bench-{ended.pid}')
+        self.assertTrue(group.exists())
+        ended.send_signal(signal.SIGTERM)
+        self.assertEqual(143, ended.wait(60))
+        self.assertFalse(group.exists())
         self.assertEqual([], process.running(str(self.folder)))

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Agents that serve only a part, and the rows about them."""
 
+import os
 import pathlib
 import shlex
 import signal
@@ -16,8 +17,10 @@ import psutil
 
 from tests.bench import agent
 from tests.bench import bmc
+from tests.bench import commanding
 from tests.bench import load
 from tests.bench import processor
+from tests.bench import redfish_client
 from tests.bench import rounds
 
 #: Serves HTTP with sessions, and closes each connection.
@@ -79,6 +82,21 @@ class AgentTestCase(base.BaseTestCase):
         with one.connection('http') as connection:
             connection.get()
             connection.get()
+
+    def test_requests_that_are_not_cached(self):
+        for varies, number in (False, 1), (True, 3):
+            with mock.patch('socket.create_connection') as connect, \
+                    redfish_client.Connection(
+                        ('host', 80), '/', {}, varies=varies) as connection, \
+                    mock.patch.object(connection, '_read'):
+                for _ in range(3):
+                    connection.get()
+            requests = {call.args[0] for call
+                        in connect.return_value.sendall.call_args_list}
+            self.assertEqual(number, len(requests))
+            for request in requests:
+                self.assertRegex(request.decode(),
+                                 r'^GET (?s:.)*[^\r\n]\r\n\r\n\Z')
 
     def test_agent_that_ends(self):
         one = self.start("raise SystemExit('no such VM')")
@@ -142,6 +160,30 @@ class ProcessorTestCase(base.BaseTestCase):
             self.assertLess(times.user + times.system, both)
             parent.stdin.close()
 
+    def test_commands_share_one(self):
+        before = os.sched_getaffinity(0)
+        with subprocess.Popen(['sh', '-c', 'cat; true'], stdin=subprocess.PIPE,
+                              stdout=subprocess.PIPE) as server:
+            server.stdin.write(b'x')
+            server.stdin.flush()
+            server.stdout.read(1)
+            pids = [0, *(process.pid for process in (
+                psutil.Process(server.pid),
+                *psutil.Process(server.pid).children()))]
+            self.assertEqual(3, len(pids))
+            seen = []
+
+            def send():
+                seen.append(list(map(os.sched_getaffinity, pids)))
+
+            with mock.patch.object(commanding, '_session') as session:
+                session.return_value.__enter__.return_value = send
+                commanding.turn(None, server.pid, 1)
+            self.assertEqual([[{max(before)}] * 3], seen)
+            self.assertEqual([before] * 3,
+                             list(map(os.sched_getaffinity, pids)))
+            server.stdin.close()
+
 
 class RowTestCase(base.BaseTestCase):
 
@@ -183,6 +225,7 @@ class RowTestCase(base.BaseTestCase):
                           'lean: not served: it has none'),
                          (row.neighbour, row.value, row.other, row.ratio,
                           row.failed, row.reason))
+        self.assertEqual(['lean: not served: it has none'], self.said)
 
     def test_neighbour_that_fails(self):
         row, other = self.rows([4.0, 8.0, 6.0],

@@ -198,6 +198,11 @@ class JsonTestCase(base.BaseTestCase):
                          found['shared pods, API calls at rest']['lines'])
         self.assertEqual(4, len(found))
 
+    def test_command_of_the_only_neighbour(self):
+        # Of files before November 2026.
+        self.path.write_text(json.dumps(document(compare='project FOLDER')))
+        self.assertNotIn('compare', report.read(self.path))
+
     def test_another_version_is_refused(self):
         for text in '{"version": 0}', '[]':
             self.path.write_text(text)
