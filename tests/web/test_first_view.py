@@ -1,7 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The requests that the first frame of the overview waits for."""
 
+import re
+
 from tests.web import case
+
+SESSIONS = '/redfish/v1/SessionService/Sessions'
 
 # When the power state is shown: what the document names, and what else has
 # arrived. The page has received nothing in between that it did not wait for.
@@ -36,3 +40,30 @@ class FirstViewTestCase(case.WebPodTestCase):
                     others)
                 # Of which one is the icon.
                 self.assertLessEqual(len(named), 9)
+
+    def test_session_that_has_ended(self):
+        self.log_in()
+        self.expect(self.page.locator('#power')).to_be_visible()
+        session = self.page.evaluate('JSON.stringify(sessionStorage)')
+        self.tab.allow_error('status of 40[14]')
+        for one in self.pod.request('GET', SESSIONS).json()['Members']:
+            self.pod.request('DELETE', one['@odata.id'], expect=204)
+        self.page.reload()
+        self.expect(self.page.get_by_text(
+            'Your session has ended.')).to_be_visible()
+        # No view is behind the login.
+        self.expect(self.page.locator('#power')).to_have_count(0)
+        self.assertNotEqual(session, self.page.evaluate(
+            'JSON.stringify(sessionStorage)'))
+
+    def test_machine_that_the_collection_only_names(self):
+        # It could not be read then.
+        systems = self.pod.request('GET', '/redfish/v1/Systems').json()
+        self.log_in()
+        self.page.route('**/Systems?*',
+                        lambda route: route.fulfill(json=systems))
+        self.page.add_init_script(_WATCH)
+        self.page.reload()
+        self.assertIn(self.pod.url + '/redfish/v1/Systems/1',
+                      self.page.evaluate('window.seen')[1])
+        self.expect(self.page).to_have_title(re.compile('^vm-0'))
