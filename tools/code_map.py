@@ -39,8 +39,8 @@ FLOWS = (
          'again after a conflict'),
         ('sushy_kubevirt.kube.client:Client.action',
          'PUT .../virtualmachines/VM/start'),
-        ('sushy_kubevirt.machine.vm_cache:VmCache.put_vm',
-         'the next GET reads what was written'),
+        ('sushy_kubevirt.machine.vm_cache:VmCache.expect',
+         'the next GET waits for its effect'),
     )),
     ('An IPMI packet: chassis power on', (
         ('vbmc_kubevirt.ipmi.server:Server.receive',
