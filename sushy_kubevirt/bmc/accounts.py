@@ -116,8 +116,7 @@ _FIELDS = tuple(field.name for field in dataclasses.fields(Account)
                 if field.name not in ('id', 'version'))
 
 
-@dataclasses.dataclass(frozen=True)
-class Change:
+class Change(typing.NamedTuple):
     """A change of an account.
 
     :param id: text, unique
@@ -426,7 +425,7 @@ def _check(values: objects.Json) -> None:
 
 def _record(section: objects.Json, change: Change) -> None:
     changes = section.setdefault(_CHANGES, [])
-    changes.append(dataclasses.asdict(change))
+    changes.append(change._asdict())
     del changes[:-_MAX_CHANGES]
 
 

@@ -9,7 +9,6 @@ host's.
 
 from __future__ import annotations
 
-import dataclasses
 import datetime
 import time
 import typing
@@ -37,8 +36,7 @@ MIN_SECONDS, MAX_SECONDS = 0, 0xFFFFFFFE
 MAX_OFFSET = 19 * 60 + 59
 
 
-@dataclasses.dataclass(frozen=True)
-class Clock:
+class Clock(typing.NamedTuple):
     """How a clock differs from that of the host.
 
     :param shift: seconds by which it is ahead
@@ -88,13 +86,12 @@ class Clocks:
             clock = _decode(section.get(machine.uid))
             if seconds is not None:
                 shift = seconds - now
-                clock = dataclasses.replace(
-                    clock, shift=shift if abs(shift) >= _SAME_SECONDS else 0.0)
+                clock = clock._replace(
+                    shift=shift if abs(shift) >= _SAME_SECONDS else 0.0)
             if offset is not None:
-                clock = dataclasses.replace(clock, offset=offset)
+                clock = clock._replace(offset=offset)
             if clock.shift or clock.offset:
-                section[machine.uid] = dataclasses.asdict(
-                    dataclasses.replace(clock, set_at=now))
+                section[machine.uid] = clock._replace(set_at=now)._asdict()
             else:
                 section.pop(machine.uid, None)
             for uid in sorted(section, key=lambda uid: _decode(

@@ -10,15 +10,13 @@ virt-launcher's ``converter/arch`` and ``efi/efi.go``.
 
 from __future__ import annotations
 
-import dataclasses
 import typing
 
 if typing.TYPE_CHECKING:
     from sushy_kubevirt.kube import objects
 
 
-@dataclasses.dataclass(frozen=True)
-class Architecture:
+class Architecture(typing.NamedTuple):
     """One CPU architecture.
 
     :param firmware: types of KubeVirt's ``bootloader`` that guests start with,
@@ -61,7 +59,7 @@ def of(vm: objects.VirtualMachine) -> Architecture:
     type_ = encryption(vm)
     if type_ is None:
         return architecture
-    return dataclasses.replace(architecture, firmware=('efi',), secure_boot=(
+    return architecture._replace(firmware=('efi',), secure_boot=(
         architecture.secure_boot and ENCRYPTED[type_]))
 
 

@@ -9,7 +9,6 @@ value is the one the VMI was created with.
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import math
 import typing
@@ -43,8 +42,7 @@ PERSISTENT_NVRAM = 'PersistentNvram'
 _OFF_ON = ('Disabled', 'Enabled')
 
 
-@dataclasses.dataclass(frozen=True)
-class VmAttribute:
+class VmAttribute(typing.NamedTuple):
     """An attribute that is a field of the VM.
 
     :param name: its name in Redfish

@@ -56,8 +56,7 @@ class Enabled(enum.Enum):
     """Override for all boots until it is changed."""
 
 
-@dataclasses.dataclass(frozen=True)
-class BootState:
+class BootState(typing.NamedTuple):
     """Boot settings of the next VMI.
 
     :param http_uri: URI of the image that `Target.UEFI_HTTP` boots, '' for

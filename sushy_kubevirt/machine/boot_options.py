@@ -15,7 +15,6 @@ media, does not change the references of others.
 from __future__ import annotations
 
 import copy
-import dataclasses
 import typing
 
 from sushy_kubevirt.kube import errors
@@ -32,8 +31,7 @@ if typing.TYPE_CHECKING:
 _FIRST: dict[boot_order.List, int] = {'disks': 0x0001, 'interfaces': 0x1001}
 
 
-@dataclasses.dataclass(frozen=True)
-class Option:
+class Option(typing.NamedTuple):
     """One device that can be booted from.
 
     :param reference: ``BootOptionReference``, such as 'Boot0001'

@@ -14,7 +14,6 @@ kept.
 
 from __future__ import annotations
 
-import dataclasses
 import enum
 import typing
 
@@ -88,8 +87,7 @@ HTTP_DRIVE = 'bmc-http'
 USB_STICK = 'bmc-usb'
 
 
-@dataclasses.dataclass(frozen=True)
-class Device:
+class Device(typing.NamedTuple):
     """One device that can have a ``bootOrder``.
 
     :param list: list of the template it is in

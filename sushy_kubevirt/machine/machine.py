@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections import abc
 import contextlib
-import dataclasses
 import logging
 import math
 import time
@@ -507,8 +506,8 @@ class Machine:
     def boot(self) -> BootState:
         """Return the boot settings of the next VMI."""
         state = self.state()
-        return dataclasses.replace(boot.settings(state),
-                                   http_uri=http_boot.uri(state.vm))
+        return boot.settings(state)._replace(
+            http_uri=http_boot.uri(state.vm))
 
     def booted_from(self) -> Target | None:
         """Return the target of the current boot, see `boot.booted_from`."""

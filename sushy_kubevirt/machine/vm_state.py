@@ -10,7 +10,6 @@ the power state, `reset` contains the BMC's power actions.
 from __future__ import annotations
 
 import copy
-import dataclasses
 import typing
 
 from sushy_kubevirt.machine import run_strategy
@@ -102,8 +101,7 @@ def observed(vm: objects.VirtualMachine) -> bool:
     return (vm.get('status') or {}).get('runStrategy', strategy) == strategy
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class VmState:
+class VmState(typing.NamedTuple):
     """A VM, its VMI and what is known of both.
 
     The objects are shared and must not be changed, but for the VM of

@@ -29,8 +29,7 @@ if typing.TYPE_CHECKING:
     from sushy_kubevirt.machine import options
 
 
-@dataclasses.dataclass(frozen=True)
-class ObservedVolume:
+class ObservedVolume(typing.NamedTuple):
     """What is known of one DataVolume.
 
     :param version: its resourceVersion; None if it is not a number
@@ -139,12 +138,11 @@ class ImportWatcher:
                     held.uid == fresh.uid and _is_older(fresh, held)):
                 return
             if held is not None and held.uid == fresh.uid:
-                fresh = dataclasses.replace(fresh, status=_keep_failure(
+                fresh = fresh._replace(status=_keep_failure(
                     held.status, fresh.status))
             self._observed[key] = fresh
-            same = held is not None and dataclasses.replace(
-                held, version=None) == dataclasses.replace(
-                fresh, version=None)
+            same = held is not None and (
+                held._replace(version=None) == fresh._replace(version=None))
         if not same:
             self._notify(fresh.vm)
 
@@ -159,10 +157,9 @@ class ImportWatcher:
             held = self._observed.get(key)
             if held is None or not claim_problem.is_pending(held.status):
                 return
-            self._observed[key] = dataclasses.replace(
-                held, status=dataclasses.replace(
-                    held.status, state=model.State.FAILED, reason=reason,
-                    message=message))
+            self._observed[key] = held._replace(status=dataclasses.replace(
+                held.status, state=model.State.FAILED, reason=reason,
+                message=message))
         self._notify(held.vm)
 
     def mark_deleted(self, namespace: str, name: str, uid: str) -> None:

@@ -325,7 +325,7 @@ class _Insertion:
         record.obsolete.pop(free[0], None)
         self._wait_for_claim = free[0] in self._busy_names
         self._busy_names.discard(free[0])
-        self._entry = dataclasses.replace(self._entry, volume=free[0])
+        self._entry = self._entry._replace(volume=free[0])
         record.reservations[self._device.id] = self._entry
         json_patch.send(self._machine, state.vm,
                         media_annotation.with_record(state.vm, record))
@@ -550,8 +550,8 @@ class _Insertion:
         drives.fill(state, self._device, drive, self._entry.volume, hotplug,
                     self._entry.write_protected)
         record.discard(before)
-        self._entry = record.media[self._device.id] = dataclasses.replace(
-            self._entry, uid=self._uid, drive=drive)
+        self._entry = record.media[self._device.id] = (
+            self._entry._replace(uid=self._uid, drive=drive))
         media_annotation.write(vm, record)
 
     # After a failure

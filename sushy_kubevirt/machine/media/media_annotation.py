@@ -10,7 +10,6 @@ nothing is deleted because of the record alone.
 from __future__ import annotations
 
 import copy
-import dataclasses
 import hashlib
 import re
 import typing
@@ -34,8 +33,7 @@ _KEYS = {model.CD.id: 'cd', model.USB_STICK.id: 'usb',
 _LONGEST = 63
 
 
-@dataclasses.dataclass(frozen=True)
-class Entry:
+class Entry(typing.NamedTuple):
     """One medium, in a drive or being inserted.
 
     :param id: unique ID of the attempt
@@ -72,7 +70,6 @@ class Entry:
     message: str = ''
 
 
-_FIELDS = {field.name: field for field in dataclasses.fields(Entry)}
 _NEEDED = ('id', 'url', 'volume')
 
 
@@ -217,8 +214,8 @@ def drives(vm: objects.VirtualMachine) -> set[str]:
 
 def _json(entry: Entry) -> objects.Json:
     return {field: value for field, value in
-            dataclasses.asdict(entry).items()
-            if field in _NEEDED or value != _FIELDS[field].default}
+            entry._asdict().items()
+            if field in _NEEDED or value != Entry._field_defaults[field]}
 
 
 def _entry(value: typing.Any) -> Entry | None:
@@ -227,10 +224,11 @@ def _entry(value: typing.Any) -> Entry | None:
             for field in _NEEDED):
         return None
     fields = {}
-    for field, declared in _FIELDS.items():
+    for field in Entry._fields:
         if field not in value:
             continue
-        wanted = bool if isinstance(declared.default, bool) else str
+        wanted = bool if isinstance(
+            Entry._field_defaults.get(field), bool) else str
         if not isinstance(value[field], wanted):
             return None
         fields[field] = value[field]

@@ -147,15 +147,15 @@ def _updated_entry(entry: media_annotation.Entry, context: Context
             context.unobserved.append(entry)
         return entry
     if observed.status.state is model.State.READY:
-        return dataclasses.replace(entry, ready=True)
+        return entry._replace(ready=True)
     if claim_problem.is_pending(observed.status) and context.due(
             ('pending', entry.id), claim_problem.SECONDS):
         context.pending.append(entry)
     if entry.upload and entry.id not in context.uploading:
         beat = observed.annotations.get(stored_names.UPLOAD)
         if context.due(('beat', entry.id, beat), UPLOAD_SECONDS):
-            return dataclasses.replace(
-                entry, reason='UploadInterrupted', message='The BMC that '
+            return entry._replace(
+                reason='UploadInterrupted', message='The BMC that '
                 'uploaded the image has stopped; ' + (
                     'upload' if entry.url.startswith(model.UPLOAD)
                     else 'insert') + ' it again')

@@ -9,7 +9,6 @@ reports the upload as failed.
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import logging
 import threading
@@ -240,8 +239,8 @@ class Upload:
             record = media_annotation.read(state.vm)
             for id_, entry in record.media.items():
                 if entry.id == self._entry.id and not entry.reason:
-                    record.media[id_] = dataclasses.replace(
-                        entry, reason=reason, message=message[:800])
+                    record.media[id_] = entry._replace(
+                        reason=reason, message=message[:800])
             json_patch.send(self.machine, state.vm,
                             media_annotation.with_record(state.vm, record))
 

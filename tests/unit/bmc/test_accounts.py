@@ -190,7 +190,7 @@ class AccountsTestCase(base.BaseTestCase):
     def test_passwords_are_in_the_account_alone(self):
         bob = self.create()
         self.accounts.change(3, 'x', password='another secret')
-        text = json.dumps([vars(one) for one in self.accounts.changes()])
+        text = json.dumps([one._asdict() for one in self.accounts.changes()])
         for secret in 'secret-of-bob', 'another secret':
             self.assertNotIn(secret, self.log.output + text + repr(bob) + repr(
                 self.accounts.all()))

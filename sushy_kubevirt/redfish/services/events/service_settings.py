@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import typing
 
 if typing.TYPE_CHECKING:
@@ -17,8 +16,7 @@ INTERVAL = (1, 3600)
 _LIMITS = {'attempts': ATTEMPTS, 'interval': INTERVAL}
 
 
-@dataclasses.dataclass(frozen=True)
-class Settings:
+class Settings(typing.NamedTuple):
     """Settings of the event service.
 
     :param enabled: ServiceEnabled, whether events are sent
