@@ -16,6 +16,7 @@ from importlib import util
 import re
 import sys
 
+from kubevirt_sandbox.api import cel_reads
 from kubevirt_sandbox.api import errors
 from kubevirt_sandbox.api import quantity
 
@@ -28,8 +29,6 @@ _RESERVED = frozenset((
     'namespace', 'return', 'var', 'void', 'while'))
 _ESCAPES = {'__': '__underscores__', '.': '__dot__', '-': '__dash__',
             '/': '__slash__'}
-
-_OLD = re.compile(r'\boldSelf\b')
 
 # Of cel-go's strings, and Kubernetes' lists and quantities.
 _FUNCTIONS = {
@@ -112,15 +111,18 @@ def _check(schema, new, old, path):
     values = None
     for rule in schema.get(RULES) or ():
         text = rule['rule']
-        if (old is None if _OLD.search(text) else old == new):
+        reads = cel_reads.reads(text)
+        if (old is None if 'oldSelf' in reads else old == new):
             continue
         said = rule.get('message', '').strip()
         if values is None:
-            values = {**_FUNCTIONS, 'self': _value(schema, new)}
-            if old is not None:
-                values['oldSelf'] = _value(schema, old)
+            values = {'self': _value(schema, new),
+                      'oldSelf': _value(schema, old)}
         try:
-            if compiled(text).execute(values) is True:
+            if compiled(text).execute({**_FUNCTIONS, **{
+                    name: cel_reads.part(values[name], paths)
+                    for name, paths in reads.items()
+                    if name in values}}) is True:
                 continue
             said = said or f'failed rule: {text.strip()}'
         except (RuntimeError, TypeError, ValueError, KeyError) as exc:
@@ -161,6 +163,7 @@ def _value(schema, value):
             for name, one in value.items()}
 
 
+@functools.lru_cache(1000)
 def _escaped(name):
     if name in _RESERVED:
         return f'__{name}__'

@@ -7,24 +7,23 @@ the sandbox's own controllers are not, since they have no user names, and
 neither are calls that change nothing (``CONNECT``). Expressions get an object
 in its storage version, independent of the version that a rule names.
 """
+from collections.abc import Callable
 import functools
 import re
 
 from kubevirt_sandbox.api import admission_policies
 from kubevirt_sandbox.api import cel_authorizer
+from kubevirt_sandbox.api import cel_reads
 from kubevirt_sandbox.api import cel_rules
 from kubevirt_sandbox.api import errors
 from kubevirt_sandbox.api import roles
 
-_NAMES = re.compile(
-    r'\b(?<!\.)(object|oldObject|request|namespaceObject|params|authorizer)'
-    r'\b')
 # Variables, and string literals, in which there are none.
 _VARIABLES = re.compile(
     r'"(?:[^"\\]|\\.)*"|\'(?:[^\'\\]|\\.)*\'|'
     r'\b(?<!\.)variables\s*\.\s*([A-Za-z_][A-Za-z0-9_]*)')
 _PRESENT = re.compile(
-    r'\bhas\(\s*variables\s*\.\s*[A-Za-z_][A-Za-z0-9_]*\s*\)')
+    r'\bhas\(\s*(variables\s*\.\s*[A-Za-z_][A-Za-z0-9_]*)\s*\)')
 # A string literal, or the name of a user.
 _USER = re.compile(r'"(?:[^"\\]|\\.)*"|\'(?:[^\'\\]|\\.)*\'|'
                    r'\brequest\.userInfo\.username\b')
@@ -186,11 +185,32 @@ def _is_resource(wanted, plural, subresource):
         sub == '*' or bool(subresource) and sub == subresource)
 
 
+class _Missing:
+    """Notices which variable an evaluation lacks first.
+
+    It does not refer to the context whose resolver it is: garbage collection
+    would not see that cycle.
+    """
+
+    def __init__(self):
+        #: ``{name of a CEL variable: paths that the context has}``
+        self.known = {}
+        #: ``{name: paths that the present expression reads}``
+        self.reads = {}
+        #: None when there was all that was needed.
+        self.name = None
+
+    def __call__(self, name: str) -> None:
+        if self.name is None and name in self.reads and not (
+                name in self.known and self.reads[name] <= self.known[name]):
+            self.name = name
+
+
 class Inputs:
     """Variables of the expressions about one write.
 
-    A value is converted for CEL once, when an expression first names it: the
-    conversion of an object takes a hundred times as long as an expression.
+    A value is converted for CEL when an evaluation first needs it, and only
+    what the expression reads of it.
 
     :param values: ``{name of a CEL variable: value}``; the value of
         ``authorizer`` is the function that :func:`cel_authorizer.functions`
@@ -199,32 +219,60 @@ class Inputs:
 
     def __init__(self, values: dict):
         self._values = values
-        self._converted = set()
         decide = values.get(cel_authorizer.NAME)
         self._context = cel_rules.library().Context(
             functions=cel_authorizer.functions(decide) if decide else {})
+        self._missing = _Missing()
+        self._context.set_variable_resolver(self._missing)
 
-    def set(self, name: str, value: object) -> None:
-        """Set a variable."""
-        self._context.add_variable(name, value)
+    def forget_variables(self) -> None:
+        """Forget the values of a policy's variables."""
+        self._missing.known = {
+            name: paths for name, paths in self._missing.known.items()
+            if name in self._values}
 
-    def evaluate(self, text: str, names: frozenset[str]) -> object:
+    def evaluate(self, text: str,
+                 variable: Callable[[str], object]) -> object:
         """Return the value of an expression.
 
-        :param names: the inputs that the expression names.
+        :param variable: returns the value of a variable of the policy; raises
+            ValueError.
         :raises ValueError: the evaluation failed.
         """
+        flat, reads = _named(text)
         try:
-            if names == {'request'} and _names_user_only(text):
+            if _names_user_only(flat):
                 return _of_user(
-                    text, self._values['request']['userInfo']['username'])
-            for name in names - self._converted:
-                self.set(name, self._authorizer() if (
-                    name == cel_authorizer.NAME) else self._values[name])
-                self._converted.add(name)
-            return cel_rules.compiled(text).execute(self._context)
+                    flat, self._values['request']['userInfo']['username'])
+            while True:
+                value, error = self._attempt(flat, reads)
+                if self._missing.name is None:
+                    break
+                self._provide(self._missing.name, reads, variable)
         except (RuntimeError, TypeError, KeyError) as exc:
-            raise ValueError(str(exc)) from None
+            error = exc
+        if error is not None:
+            raise ValueError(str(error))
+        return value
+
+    def _attempt(self, text, reads):
+        """Return the value of an expression, and the error."""
+        self._missing.reads, self._missing.name = reads, None
+        try:
+            return cel_rules.compiled(text).execute(self._context), None
+        except (RuntimeError, TypeError, KeyError, ValueError) as exc:
+            return None, exc
+
+    def _provide(self, name, reads, variable):
+        paths = reads[name]
+        if name.startswith(_PREFIX):
+            value = variable(name.removeprefix(_PREFIX))
+        else:
+            paths |= self._missing.known.get(name, frozenset())
+            value = self._authorizer() if name == cel_authorizer.NAME else (
+                cel_reads.part(self._values[name], paths))
+        self._context.add_variable(name, value)
+        self._missing.known[name] = paths
 
     def _authorizer(self):
         request = self._values.get('request') or {}
@@ -248,26 +296,24 @@ class _Policy:
     def __init__(self, expressions: dict, inputs: Inputs):
         self._expressions = expressions
         self._inputs = inputs
-        #: Names of those that were evaluated.
-        self._known = set()
+        inputs.forget_variables()
 
     def evaluate(self, text: str) -> object:
         """Return the value of an expression.
 
         :raises ValueError: the evaluation failed.
         """
-        inputs, variables, flat = _named(text)
-        for name in variables - self._known:
-            expression = self._expressions.pop(name, None)
-            if expression is None:
-                raise ValueError(f'no such key: {name}')
-            try:
-                value = self.evaluate(expression)
-            finally:
-                self._expressions[name] = expression
-            self._inputs.set(_PREFIX + name, value)
-            self._known.add(name)
-        return self._inputs.evaluate(flat, inputs)
+        return self._inputs.evaluate(text, self._variable)
+
+    def _variable(self, name):
+        # A variable that names itself has no value.
+        expression = self._expressions.pop(name, None)
+        if expression is None:
+            raise ValueError(f'no such key: {name}')
+        try:
+            return self.evaluate(expression)
+        finally:
+            self._expressions[name] = expression
 
 
 def failed_validations(spec, inputs):
@@ -318,24 +364,25 @@ def _message(one, policy):
 
 @functools.lru_cache(1000)
 def _named(text):
-    """Return the names of the inputs and of the variables in an expression.
+    """Return an expression as it is evaluated, and what it reads.
 
-    :returns: both, and the expression with a CEL variable for each variable:
-        a field of one CEL variable would have all of them converted again
-        whenever another is evaluated.
+    :returns: the expression with a CEL variable for each variable: a field of
+        one CEL variable would have all of them converted again whenever
+        another is evaluated. And the reads, see :func:`cel_reads.reads`.
     """
-    names = frozenset(filter(None, _VARIABLES.findall(text)))
-    # An expression is evaluated after its variables.
+    names = set(filter(None, _VARIABLES.findall(text)))
+    # A variable is present unless its evaluation fails.
     flat = _VARIABLES.sub(
         lambda found: _PREFIX + found[1] if found[1] else found[0],
-        _PRESENT.sub('true', text))
-    return frozenset(_NAMES.findall(text)), names, flat
+        _PRESENT.sub(r'(size([\1]) == 1)', text))
+    return flat, {**cel_reads.reads(text), **dict.fromkeys(
+        (_PREFIX + name for name in names), frozenset([cel_reads.WHOLE]))}
 
 
 @functools.lru_cache(1000)
 def _names_user_only(text):
     """Tell whether an expression depends on the user's name alone."""
-    return _PREFIX not in text and not _NAMES.search(_USER.sub('', text))
+    return _PREFIX not in text and not cel_reads.reads(_USER.sub('', text))
 
 
 # Cached, as most policies are about a few users, and say so by a regular

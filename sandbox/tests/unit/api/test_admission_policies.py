@@ -95,6 +95,13 @@ CREATED = (
     # Variables: may use earlier ones, and are evaluated when used.
     (policy('variables.b == 3', variables=named(
         a='object.spec.size', b='variables.a + 2', c='object.none')), None),
+    (policy('true || variables.c', variables=named(c='object.none')), None),
+    # Expressions about other parts of an object.
+    (policy('object != null', 'object.metadata.name == "a"',
+            'object.spec.size == 1 && !has(object.metadata.none)',
+            'object.exists(field, field == "spec")',
+            'object.metadata.namespace == request.namespace && '
+            'request.exists(field, field == "dryRun")'), None),
     # Whatever is evaluated first, each expression has its variables.
     (policy(' + '.join(f'variables.{name}{n}' for n in range(12)
                        for name in 'ab') + ' == 36',
@@ -302,6 +309,19 @@ class AdmissionPolicyTestCase(unittest.TestCase):
         made = base.make('b')
         made['metadata']['labels'] = {'a': 'b'}
         self.assert_refused(self.store.create, made)
+
+    def test_policies_have_variables_of_their_own(self):
+        for name, value in (('p', '1'), ('q', '2'), ('r', 'object.none')):
+            made = policy(f'variables.a == {value}',
+                          variables=named(a=value))
+            self.store.create(admission_policies.POLICY, {
+                **made, 'metadata': {'name': name}})
+            self.store.create(admission_policies.BINDING, {
+                'metadata': {'name': name}, 'spec': {
+                    'policyName': name, 'validationActions': ['Deny']}})
+        error = self.assert_refused(self.store.create, base.make())
+        self.assertIn("'r' with binding 'r' denied request: expression "
+                      "'variables.a == object.none'", error.message)
 
     def test_binding_takes_effect_and_ends(self):
         self.store.create(admission_policies.POLICY, policy('false'))
