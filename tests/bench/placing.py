@@ -25,7 +25,7 @@ _ARGUMENTS = '--default-placement', 'Shared'
 _REPEATED = 1000
 
 #: Seconds of a turn: for each BMC, and besides them and the rest.
-_EACH, _BESIDES = 0.05, 10
+_EACH, _BESIDES = 0.03, 10
 
 #: BMCs that are deleted, and seconds that one of them may take.
 _DELETED, _DELETION = 5, 60
