@@ -171,10 +171,11 @@ class Machine:
             if (time.monotonic() - cluster.fetched.get(self.key, -math.inf)
                     >= FETCHED_SECONDS):
                 return self.fetch()
-        elif not cluster.cache.catch_up(self.key, cluster.closing):
+        else:
             # The action succeeded; the watch will report the change.
             with contextlib.suppress(errors.MachineError):
-                self.fetch_vm()
+                cluster.cache.catch_up(self.key, cluster.closing,
+                                       self.fetch_vm)
         state = self.cached_state()
         if state is None:
             raise errors.MachineNotFound(self.qualified_name)

@@ -362,22 +362,27 @@ class VmCache:
                 shown, time.monotonic() + seconds)
             self._check_expected(key)
 
-    def catch_up(self, key: ObjectKey, closing: threading.Event) -> bool:
+    def catch_up(self, key: ObjectKey, closing: threading.Event,
+                 read: abc.Callable[[], object]) -> None:
         """Wait until the cache shows what is expected of a VM.
 
         :param closing: see `wait_until`
-        :returns: False if the time is over; nothing is expected any more then
+        :param read: called if the time is over, to read the VM; nothing is
+            expected any more then
         """
         expected = self._expected.get(key)
         if expected is None or self.wait_until(
                 lambda: self._expected.get(key) is not expected,
                 expected.end - time.monotonic(), closing):
-            return True
-        blocking.check()    # the caller reads the VM
-        with self._lock:
-            if self._expected.get(key) is expected:
-                del self._expected[key]
-        return False
+            return
+        blocking.check()
+        try:
+            read()
+        finally:
+            # Not before: it would be valid for other readers meanwhile.
+            with self._lock:
+                if self._expected.get(key) is expected:
+                    del self._expected[key]
 
     def _check_expected(self, key: ObjectKey) -> None:
         """Expect nothing any more of a VM if the cache shows it.

@@ -614,6 +614,22 @@ class ClusterTestCase(base.BaseTestCase):
         self.assertIsNotNone(machine.version())
         blocking.attempt(machine.state)
 
+    def test_no_response_of_before_is_valid_while_the_vm_is_read(self):
+        self.api.rule('WATCH', '', 'hang', times=10 ** 6)
+        machine = self.cluster().machine('a')
+        with mock.patch.object(machine_module, 'EFFECT_SECONDS', 0):
+            machine.call('start')
+        fetch, versions = machine_module.Machine.fetch_vm, []
+
+        def fetch_vm(machine):
+            versions.append(machine.version())
+            return fetch(machine)
+
+        with mock.patch.object(machine_module.Machine, 'fetch_vm', fetch_vm):
+            self.assertEqual('called', self.annotation(machine, 'start'))
+        self.assertEqual([None], versions)
+        self.assertIsNotNone(machine.version())
+
     def test_effect_on_vm_that_is_deleted(self):
         machine = self.started()
         self.api.delete('virtualmachines', self.vm)
