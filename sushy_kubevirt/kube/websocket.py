@@ -15,8 +15,11 @@ import asyncio
 import ssl
 import typing
 
-from websockets.asyncio import client
+# First, as in `redfish.protocol.websocket`: threads that enter the library's
+# circular imports at different modules could wait for each other, for which
+# CPython raises an error.
 from websockets import exceptions
+from websockets.asyncio import client  # noqa: H306
 from websockets import typing as types
 
 from sushy_kubevirt.kube import api_responses

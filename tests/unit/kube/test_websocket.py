@@ -10,6 +10,8 @@ import os
 import socket as sockets
 import ssl
 import struct
+import subprocess
+import sys
 import tempfile
 import threading
 import unittest
@@ -261,6 +263,24 @@ class ConnectTest(WebSocketTestCase):
                       {'tls_server_name': 'other.test'}):
             with self.assertRaises(errors.Unavailable):
                 await self.connect(dataclasses.replace(access, **wrong))
+
+
+class ImportTest(unittest.TestCase):
+
+    def test_all_enter_the_circular_imports_at_the_same_module(self):
+        # Two threads that do not would wait for each other: datastructures
+        # imports exceptions, which imports datastructures.
+        code = ('import sys\n'
+                'class Finder:\n'
+                '    def find_spec(self, name, *args): print(name)\n'
+                'sys.meta_path.insert(0, Finder()); import ')
+        for module in ('sushy_kubevirt.kube.websocket',
+                       'sushy_kubevirt.redfish.protocol.websocket'):
+            names = subprocess.run(
+                [sys.executable, '-c', code + module], text=True, check=True,
+                capture_output=True, timeout=60).stdout.split()
+            self.assertLess(names.index('websockets.exceptions'),
+                            names.index('websockets.datastructures'), module)
 
 
 class DataTest(WebSocketTestCase):
