@@ -43,10 +43,10 @@ IMPORTED = {
 #: Packages which these depend on, but whose modules no program imports:
 #: sushy-tools is built with pbr, pbr with setuptools; cffi uses pycparser to
 #: build. requests, with what it depends on, is for drivers of sushy-tools that
-#: a BMC does not load (see ``sushy_kubevirt/pod/rare_modules.py``). h11 is
-#: uvicorn's other parser.
+#: a BMC does not load, and tenacity for a part that it replaces (see
+#: ``sushy_kubevirt/pod/rare_modules.py``). h11 is uvicorn's other parser.
 UNUSED = frozenset({
-    'h11', 'pbr', 'pycparser', 'setuptools',
+    'h11', 'pbr', 'pycparser', 'setuptools', 'tenacity',
     'requests', 'certifi', 'charset-normalizer', 'idna'})
 
 #: What programs install for themselves: file to packages.

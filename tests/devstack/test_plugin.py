@@ -280,7 +280,7 @@ class SettingsTestCase(case.Mixin, base.FunctionalTestCase):
     def test_cluster(self):
         kubeconfig = self.devstack.top / 'kubeconfig'
         for content, text in (
-                ('nothing\n', 'it does not look like one'),
+                ('nothing\n', 'it must have keys and values'),
                 (yaml.safe_dump({
                     'current-context': 'lab', 'contexts': [{
                         'name': 'lab', 'context': {'cluster': 'lab'}}],
