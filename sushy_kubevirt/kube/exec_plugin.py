@@ -74,7 +74,7 @@ def _environment(plugin: kubeconfig_files.Entry) -> dict[str, str]:
 
 
 def _cluster_info(cluster: kubeconfig_files.Entry) -> objects.Json:
-    """Return what a plugin is told of the cluster."""
+    """Return the cluster of ``KUBERNETES_EXEC_INFO``."""
     info = {key: value for key, value in cluster.fields.items() if key in (
         'server', 'tls-server-name', 'insecure-skip-tls-verify', 'proxy-url',
         'disable-compression')}

@@ -104,7 +104,7 @@ class Cluster(protocols.Cluster, typing.Protocol):
 
 
 class _Judgement(typing.NamedTuple):
-    # What `Machine.version` has found in a version of the cached objects.
+    # The failures of a version of the cached objects, for `Machine.version`.
 
     version: vm_cache.Version
     failures: tuple[Problem | None, ...]

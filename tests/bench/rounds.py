@@ -65,7 +65,7 @@ def alternate(sides: Sequence[Side], count: int,
     """
     for side in sides:
         if side.reason:
-            # Rows tell it only if nobody else is compared.
+            # The table has no row of it beside those of other agents.
             say(f'{side.name}: {side.reason}')
     for number in range(count):
         for side in sides if number % 2 else sides[::-1]:
