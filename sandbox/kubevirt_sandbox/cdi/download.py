@@ -15,6 +15,7 @@ import errno
 import hashlib
 import http.client
 import ipaddress
+import math
 import socket
 import ssl
 import threading
@@ -259,9 +260,11 @@ class Download:
         algorithm, _, wanted = self._source.checksum.partition(':')
         digest = hashlib.new(algorithm.strip().lower(),
                              usedforsecurity=False) if wanted else None
+        # Several pieces a second, also of an image that arrives at once.
+        limit = min(_PIECE, math.ceil(self._rate / 4)) or _PIECE
         while True:
             try:
-                piece = answer.read1(_PIECE)
+                piece = answer.read1(limit)
             except (OSError, http.client.HTTPException) as exc:
                 self._check()
                 raise download_errors.ImportFailedError(
