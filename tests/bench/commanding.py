@@ -11,7 +11,6 @@ import os
 import socket
 import statistics
 import time
-import timeit
 
 import psutil
 
@@ -53,7 +52,7 @@ def turn(bmc, pid, count):
     :raises: `TimeoutError` if there is no response, `RuntimeError` if a
         command is refused
     """
-    with _session(bmc, count) as send, _one_processor(pid):
+    with session(bmc, count) as send, _one_processor(pid):
         before = processor.seconds(pid)
         begin = time.perf_counter()
         for _ in range(count):
@@ -61,15 +60,6 @@ def turn(bmc, pid, count):
         seconds = time.perf_counter() - begin
         used = processor.seconds(pid) - before
     return count / seconds, 1000 * used / count
-
-
-def times(bmc, count: int) -> list[float]:
-    """Return the seconds of each of ``count`` commands in a new session.
-
-    Parameters and errors are those of `turn`.
-    """
-    with _session(bmc, count) as send:
-        return [timeit.timeit(send, number=1) for _ in range(count)]
 
 
 @contextlib.contextmanager
@@ -101,8 +91,10 @@ def _keep(pid, processors):
 
 
 @contextlib.contextmanager
-def _session(bmc, count):
+def session(bmc, count):
     """Open a session; provide a function that sends the next of its commands.
+
+    Parameters and errors are those of `turn`.
     """
     wire = _Wire(bmc)
     with wire.socket:

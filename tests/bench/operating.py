@@ -31,6 +31,9 @@ BMCS = '/apis/bmc.kubevirt.io/v1beta1/namespaces/%s/virtualmachinebmcs'
 
 _NAMESPACE = 'default'
 
+#: Seconds between messages about the progress.
+_PROGRESS = 10
+
 
 class Cluster(fixtures.Fixture):
     """A sandbox with the operator, which has the permissions of its account.
@@ -39,18 +42,20 @@ class Cluster(fixtures.Fixture):
     :param arguments: of the operator
     :param program: path of an operator, in the environment ``.venv/bin`` of a
         checkout whose manifests are installed
+    :param vms: number of VMs, vm-0, vm-1, …
     """
 
-    def __init__(self, pods, arguments=(), program=None):
+    def __init__(self, pods, arguments=(), program=None, vms=0):
         super().__init__()
         self.pods = pods
         self.arguments = arguments
         self.program = program or process.BIN / operator.NAME
+        self.vms = vms
 
     def _setUp(self):
         self.sandbox = self.useFixture(sandbox.Sandbox(
-            vms=0, arguments=('--pods', self.pods,
-                              '--programs', self.program.parent)))
+            vms=self.vms, arguments=('--pods', self.pods, '--programs',
+                                     self.program.parent)))
         manifests = self.program.parents[2] / 'etc' / 'kubernetes'
         operator.install(api_user.ApiUser(self.sandbox.kubeconfig), manifests
                          if manifests.exists() else operator.MANIFESTS)
@@ -90,24 +95,33 @@ class Cluster(fixtures.Fixture):
                     f'{sorted(names - self.ready())[:10]}')
             time.sleep(pause)
 
-    def populate(self, names):
-        """Create VMs, then their BMCs, by four clients at once.
+    def populate(self, say):
+        """Create BMCs for ``vms`` VMs, by four clients at once.
 
-        :param names: list of their names
+        :param say: function that gets the progress from time to time
         :returns: dictionary by unit: seconds until all BMCs are ready, and
             processor time meanwhile. The API server has one thread
         :raises AssertionError: they are not ready in time
         """
         pids = [one.process.pid for one in (self.operator, self.sandbox)]
+        before = list(map(processor.seconds, pids))
+        began = said = time.monotonic()
+
+        def tell(count, what):
+            nonlocal said
+            elapsed = (now := time.monotonic()) - began
+            if now > said + _PROGRESS:
+                said = now
+                say(f'{count} of {self.vms} BMCs {what} after {elapsed:.0f} s')
+            if elapsed > 120 + self.vms:
+                raise AssertionError(f'{count} of {self.vms} BMCs {what}')
+
         with concurrent.futures.ThreadPoolExecutor(4) as pool:
-            list(pool.map(self.vm, names))
-            before = list(map(processor.seconds, pids))
-            began = time.monotonic()
-            list(pool.map(self.bmc, names))
-        while (ready := self._count_ready()) < len(names):
-            if time.monotonic() - began > 120 + len(names):
-                raise AssertionError(
-                    f'{ready} of {len(names)} BMCs are ready')
+            for number, _ in enumerate(pool.map(self.bmc, (
+                    f'vm-{number}' for number in range(self.vms)))):
+                tell(number, 'created')
+        while (ready := self._count_ready()) < self.vms:
+            tell(ready, 'Ready')
             time.sleep(0.1)
         elapsed = time.monotonic() - began
         cpu, api = (processor.seconds(pid) - earlier
@@ -201,13 +215,12 @@ def _one(sizes, say, program):
 
 
 def _many(sizes, say, program):
-    with Cluster('pretended', program=program) as cluster:
+    with Cluster('pretended', program=program, vms=sizes.crowd) as cluster:
         what = f'operator with {sizes.crowd} BMCs'
         figures = {("of these the operator's", 'ms, median'):
                    _times(cluster, sizes.ready)}
         say(what)
-        figures.update(named(what, cluster.populate(
-            [f'many-{number}' for number in range(sizes.crowd)])))
+        figures.update(named(what, cluster.populate(say)))
         running = cluster.operator.process.pid
         figures[what, 'MiB of PSS'] = _pss(running)
         say(f'operator: idle, for {sizes.rest} s')

@@ -7,7 +7,6 @@ time is part of every duration.
 """
 
 import functools
-import math
 import statistics
 import time
 
@@ -23,9 +22,6 @@ _ARGUMENTS = '--default-placement', 'Shared'
 
 #: Largest number of BMCs for which versions take more than one turn.
 _REPEATED = 1000
-
-#: Seconds of a turn: for each BMC, and besides them and the rest.
-_EACH, _BESIDES = 0.03, 10
 
 #: BMCs that are deleted, and seconds that one of them may take.
 _DELETED, _DELETION = 5, 60
@@ -50,11 +46,8 @@ def measure(sizes, say, others=()):
         what = f'operator with {count} BMCs in shared pods'
         sides = version.sides(others, operator.NAME, functools.partial(
             _turn, what, count, sizes, say, set()))
-        number = (sizes.placed_rounds if others and count <= _REPEATED else 1)
-        seconds = sum(number * (_EACH * count + _BESIDES) + sizes.rest
-                      for side in sides if not side.reason)
-        say(f'{what}: about {math.ceil(seconds / 60)} min')
-        rounds.alternate(sides, number, say)
+        rounds.alternate(sides, sizes.placed_rounds if others
+                         and count <= _REPEATED else 1, say)
         yield from rounds.rows(what, sides)
 
 
@@ -64,11 +57,11 @@ def _turn(what, count, sizes, say, rested, program):
     :param rested: set of the programs whose rest was measured, which is once
     :returns: `rounds.Figures`
     """
-    with operating.Cluster('pretended', _ARGUMENTS, program) as cluster, (
+    say(f'{what}: {program}')
+    with operating.Cluster('pretended', _ARGUMENTS, program,
+                           count) as cluster, (
             shared_pods.SharedPods(cluster.sandbox.kubeconfig)):
-        say(what)
-        figures = cluster.populate([f'node-{number}'
-                                    for number in range(count)])
+        figures = cluster.populate(say)
         pid = cluster.operator.process.pid
         figures['MiB of PSS'] = memory.pss(pid) / 2 ** 20
         if program not in rested:
@@ -77,6 +70,9 @@ def _turn(what, count, sizes, say, rested, program):
             rested.add(program)
         figures['ms, entry of a deleted BMC removed'] = statistics.median(
             _removal(cluster, name) for name in _entries(cluster)[:_DELETED])
+        # Of thousands, an early result.
+        say('; '.join(f'{unit}: {value:.3g}'
+                      for unit, value in figures.items()))
         return operating.named(what, figures)
 
 

@@ -66,7 +66,7 @@ class Sizes:
     #: the same time, and seconds for which idle calls are counted.
     ready: int = 11
     crowd: int = 1000
-    rest: int = 60
+    rest: int = 30
     #: Clusters of virtual bare metal: nodes of those that are compared, pairs
     #: of them, and nodes of single ones.
     nodes: int = 100
@@ -88,10 +88,11 @@ class Sizes:
     bmc_gets: int = 400
     bmc_clients: int = 32
     bmc_starts: int = 11
-    #: The BMC of one VM while other containers take all CPU: rounds, and
-    #: requests of each kind in a round.
-    contention_rounds: int = 3
-    contention_answers: int = 100
+    #: The BMC of one VM while other containers take all CPU: most requests of
+    #: each kind, and the seconds that they take at most, with the default CPU
+    #: request and with others.
+    contention_answers: int = 1000
+    contention_seconds: tuple = (8, 3)
     #: The web page: first views of each kind, and pairs of pods whose memory
     #: is compared.
     views: int = 21
@@ -116,7 +117,7 @@ QUICK = Sizes(rounds=1, get=20, get_parallel=20, reset=2, reset_parallel=2,
               nodes=3, declarations=1, clusters=(5,),
               enrolled=2, vms=(50,), shared=3, placed=(10,), placed_rounds=1,
               bmc_rounds=2, bmc_gets=24, bmc_clients=8, bmc_starts=1,
-              contention_rounds=1, contention_answers=3,
+              contention_answers=3, contention_seconds=(1, 1),
               views=1, page_starts=1, sandbox_rounds=1,
               sandbox_requests=20, sandbox_listed=2, sandbox_watches=2,
               sandbox_starts=2, sandbox_vms=10)

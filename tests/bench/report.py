@@ -330,10 +330,11 @@ def table(found):
     aligned = ('%-*s', '%-*s', '%*s', '%*s', '%-*s', '%-*s', '%-*s')
     reasons = {}
     for row in found:
-        if row.ratio is None and row.reason:
+        if row.reason:
             reasons.setdefault((
-                'failed' if row.failed else 'not compared', row.name,
-                row.reason), []).append(row.unit)
+                'failed' if row.failed else 'not compared'
+                if row.ratio is None else 'note', row.name, row.reason),
+                {})[row.unit] = None
     return '\n'.join([
         *('  '.join(form % (width, cell) for form, width, cell
                     in zip(aligned, widths, line)).rstrip()

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 import dataclasses
 import functools
 import statistics
+import threading
 
 from kubevirt_sandbox.testing import process
 from tests.bench import report
@@ -63,20 +64,40 @@ def alternate(sides: Sequence[Side], count: int,
     :param count: number of rounds
     :param say: function that gets what failed, and who takes no turns
     """
+    _introduce(sides, say)
+    for number in range(count):
+        for side in sides if number % 2 else sides[::-1]:
+            _take(side, say)
+
+
+def together(sides: Sequence[Side], say: Callable[[str], None]) -> None:
+    """Have programs take one turn at the same time, as `alternate` does."""
+    _introduce(sides, say)
+    # Daemons, as nobody waits for them if this is ended by a signal.
+    threads = [threading.Thread(target=_take, args=(side, say), daemon=True)
+               for side in sides]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+def _introduce(sides: Sequence[Side], say: Callable[[str], None]) -> None:
     for side in sides:
         if side.reason:
             # The table has no row of it beside those of other agents.
             say(f'{side.name}: {side.reason}')
-    for number in range(count):
-        for side in sides if number % 2 else sides[::-1]:
-            if side.reason:
-                continue
-            try:
-                side.turns.append(side.turn())
-            # Whatever a foreign program provokes.
-            except Exception as exc:
-                side.failed, side.reason = True, failure(exc)
-                say(f'{side.name} failed: {process.cause(exc)}')
+
+
+def _take(side: Side, say: Callable[[str], None]) -> None:
+    if side.reason:
+        return
+    try:
+        side.turns.append(side.turn())
+    # Whatever a foreign program provokes.
+    except Exception as exc:
+        side.failed, side.reason = True, failure(exc)
+        say(f'{side.name} failed: {process.cause(exc)}')
 
 
 def rows(what: str, sides: Sequence[Side]) -> Iterator[report.Row]:
@@ -117,4 +138,5 @@ def _row(key: tuple[str, str], ours: Side, other: Side | None) -> report.Row:
         return row(reason='too short to measure')
     between = spread.of([mine / one for mine, one in zip(values, others)
                          if one])
-    return row(ratio=between['middle'], spread=between['quartiles'])
+    return row(ratio=between['middle'],
+               spread=between['quartiles'] if len(values) > 1 else None)

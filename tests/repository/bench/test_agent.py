@@ -176,7 +176,7 @@ class ProcessorTestCase(base.BaseTestCase):
             def send():
                 seen.append(list(map(os.sched_getaffinity, pids)))
 
-            with mock.patch.object(commanding, '_session') as session:
+            with mock.patch.object(commanding, 'session') as session:
                 session.return_value.__enter__.return_value = send
                 commanding.turn(None, server.pid, 1)
             self.assertEqual([[{max(before)}] * 3], seen)
