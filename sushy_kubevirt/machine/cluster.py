@@ -2,8 +2,8 @@
 """The machines of one cluster: find, read and change them.
 
 A `Cluster` combines the client, the cache, the one-time boot reconciler and
-the media manager. Threads start with `Cluster.start` or the first read, so
-that a cluster can be created before a process forks.
+the media manager. Threads start with `Cluster.start` or the first read; a
+process that forks afterwards has none of them.
 
 BMCs that share a pod each have a `Cluster` of their VM, with options of their
 own, over one `SharedCluster`.

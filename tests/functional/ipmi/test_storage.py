@@ -144,9 +144,8 @@ class MediaSensorTest(virtual_media_case.MediaTestCase):
         self.eject()
         self.until(lambda: self.state() == '', describe=self.state)
         self.wait_clean()
-        self.slow(self.url(), delay=0.3)
-        self.insert()
         self.images.missing = self.name
+        self.insert()
         self.wait_failed()
         self.until(lambda: self.state() == 'Fault Status',
                    describe=self.state)

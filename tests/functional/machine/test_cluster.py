@@ -5,7 +5,6 @@ The ``machine`` package runs in this process against its own sandbox, without
 Redfish or IPMI.
 """
 
-import os
 import pathlib
 import socket
 import ssl
@@ -143,25 +142,6 @@ class ReadTestCase(MachineTestCase):
         self.until(lambda: (name, True, True) in heard)
         self.sandbox.delete('virtualmachines', name)
         self.until(lambda: (name, False, False) in heard)
-
-    def test_forked_process_opens_its_own_watches(self):
-        machine = self.machine()
-        machine.state()
-        read, write = os.pipe()
-        pid = os.fork()
-        if not pid:
-            done = b'no'
-            try:
-                machine.set_indicator('Lit')
-                if machine.indicator() == 'Lit':
-                    done = b'ok'
-            finally:
-                os.write(write, done)
-                os._exit(0)
-        os.waitpid(pid, 0)
-        self.assertEqual(b'ok', os.read(read, 2))
-        os.close(read), os.close(write)
-        self.until(lambda: machine.indicator() == 'Lit')
 
 
 class ScopeTestCase(MachineTestCase):

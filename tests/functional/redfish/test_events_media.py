@@ -41,9 +41,8 @@ class TestMedia(virtual_media_case.MediaTestCase):
         self.eject()
         one.wait('MediaEjected', **drive)
         # The image disappears before CDI downloads it.
-        self.slow(self.url('lost.iso'), delay=0.5)
-        self.insert(self.url('lost.iso'))
         self.images.missing = 'lost'
+        self.insert(self.url('lost.iso'))
         event = one.wait('MediaImportFailed', **drive)
         self.assertEqual('Critical', event['MessageSeverity'])
         self.assertIn('404', event['Message'])
