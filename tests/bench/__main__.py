@@ -7,6 +7,7 @@ import json
 import signal
 import sys
 
+from tests.bench import emulating
 from tests.bench import history
 from tests.bench import origin
 from tests.bench import plan
@@ -35,7 +36,8 @@ def parser():
                       'meaningless figures')
     made.add_argument('--only', action='append', default=[],
                       metavar='PART',
-                      choices=(*report.NAMES, *plan.OTHERS, *plan.BMC_PARTS),
+                      choices=(*emulating.NAMES, *plan.OTHERS,
+                               *plan.BMC_PARTS),
                       help='measure one part; may be repeated. An emulator '
                       '(ours or stock); the BMC of a VM (bmc, or one of '
                       f'{", ".join(plan.BMC_PARTS)}), or the same while other '
@@ -72,9 +74,10 @@ def parser():
     made.add_argument('--from', metavar='FILE', dest='source',
                       help='do not measure: use the figures that --json '
                       'wrote there')
-    made.add_argument('--rst', action='store_true',
-                      help='print the table as reStructuredText, with a '
-                      'column for each --compare')
+    made.add_argument('--rst', metavar='FILE', nargs='?', const='-',
+                      help='write the table as reStructuredText, with a '
+                      'column for each --compare, for a page to include; '
+                      'without FILE print it instead of the table')
     made.add_argument('--plot', metavar='DIR',
                       help='draw the rows that have a ratio, and the series, '
                       'as SVG files for light and dark pages')
@@ -117,7 +120,7 @@ def parse(argv=None):
             options.names = options.names or ['other']
     if len(options.names) != len(options.compare):
         made.error('--as names the agent of each --compare')
-    if len({*options.names, *report.NAMES, ''}) < 3 + len(options.names):
+    if len({*options.names, *emulating.NAMES, ''}) < 3 + len(options.names):
         made.error(f"--as {' '.join(options.names)}: choose other names")
     if options.record and not options.source:
         # Before minutes are spent on it.
@@ -127,7 +130,10 @@ def parse(argv=None):
 
 
 def measure(options):
-    """Return what the JSON has."""
+    """Return what the JSON has, and the exception of a signal, or None.
+
+    What was measured before a signal is kept.
+    """
     def say(what):
         print(f'bench: {what}', file=sys.stderr, flush=True)
 
@@ -140,10 +146,15 @@ def measure(options):
             'quick': options.quick}
     if options.compare:
         head['compare'] = dict(zip(options.names, options.compare))
-    result = plan.run(sizes, options.only, say,
-                      tuple(zip(options.compare, options.names)))
-    return {**head, 'rows': [row.asdict() for row in report.rows(result)],
-            'series': report.series(result)}
+    rows, ended = [], None
+    try:
+        for row in plan.run(sizes, options.only, say,
+                            tuple(zip(options.compare, options.names))):
+            rows.append(row)
+    except (KeyboardInterrupt, SystemExit) as exc:
+        ended = exc
+    return {**head, 'rows': [row.asdict() for row in rows],
+            'series': report.series(rows)}, ended
 
 
 def regressions(threshold):
@@ -163,11 +174,11 @@ def main(argv=None):
     if options.regressions:
         return regressions(options.threshold)
     try:
-        result = (report.read(options.source) if options.source
-                  else measure(options))
+        result, ended = ((report.read(options.source), None)
+                         if options.source else measure(options))
         # First what cannot fail: the figures took minutes.
         rows = list(map(report.from_dict, result['rows']))
-        print(report.rst(rows, result.get('compare', ())) if options.rst
+        print(report.rst(result) if options.rst == '-'
               else report.table(rows),
               file=sys.stderr if options.json == '-' else sys.stdout)
         text = json.dumps(result, indent=2)
@@ -176,6 +187,11 @@ def main(argv=None):
         elif options.json:
             with open(options.json, 'w') as stream:
                 stream.write(text + '\n')
+        if ended:
+            raise ended
+        if options.rst not in (None, '-'):
+            with open(options.rst, 'w') as stream:
+                stream.write(report.rst(result))
         if options.record:
             history.record(result)
         if options.plot:

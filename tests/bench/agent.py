@@ -345,4 +345,4 @@ class Agent(fixtures.Fixture):
         parent = psutil.Process(self.process.pid)
         return sum(memory.pss(each.pid) for each in (
             parent, *parent.children(recursive=True))
-            if each.name() not in _SHELLS) / 2 ** 20
+            if each.name() not in _SHELLS)

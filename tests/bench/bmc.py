@@ -18,6 +18,7 @@ from kubevirt_sandbox.testing import machines
 from kubevirt_sandbox.testing import process
 from tests.bench import agent
 from tests.bench import commanding
+from tests.bench import load
 from tests.bench import processor
 from tests.bench import redfish_client
 from tests.bench import rounds
@@ -113,10 +114,8 @@ def _turns(what, agents, count, needs, turn, say):
     :param count: number of rounds
     :returns: iterator of `report.Row`
     """
-    say('BMC: ' + what)
-    sides = [side(one, needs, turn) for one in agents]
-    rounds.alternate(sides, count, say)
-    return rounds.rows(what, sides)
+    return rounds.compare(what, [side(one, needs, turn) for one in agents],
+                          count, say)
 
 
 def _memory(agents, sizes, say):
@@ -148,8 +147,7 @@ def _get(protocol, what, clients, count, one):
     if clients == 1:
         found[what, 'ms of CPU, API server'] = 1000 * api / len(times)
     else:
-        found[what, 'ms, p99'] = 1000 * sorted(times)[
-            int(0.99 * (len(times) - 1))]
+        found[what, 'ms, p99'] = 1000 * load.percentile(times, 99)
     return found
 
 

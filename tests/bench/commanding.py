@@ -9,13 +9,11 @@ when the response to the previous one has arrived.
 import contextlib
 import os
 import socket
-import statistics
 import time
 
 import psutil
 
 from tests.bench import processor
-from tests.bench import spread
 from tests.unit.vbmc.ipmi import client
 
 #: Time limit of a response, in seconds.
@@ -109,30 +107,3 @@ def session(bmc, count):
         if code != 0:
             raise RuntimeError(f'completion code {code:02X}h')
         one.request(6, 0x3C, one.session_id)
-
-
-def measure(pair, sizes):
-    """Send commands to each subject in alternating turns.
-
-    :param pair: list of `subjects.Ours` and `subjects.Stock`, or one of them
-    :param sizes: :class:`tests.bench.plan.Sizes`
-    :returns: {name of a subject: {``per_second``: median of the turns,
-        ``cpu_ms``: mean}}, and with both ``ratio``: `spread.of` the pairs'
-        ratios of each
-    """
-    turns = {subject.name: [] for subject in pair}
-    for number in range(sizes.sessions):
-        for subject in pair if number % 2 else reversed(pair):
-            turns[subject.name].append(turn(
-                subject.bmc, subject.vbmcd.process.pid, sizes.commands))
-    result = {name: {'per_second': statistics.median(rate for rate, _ in done),
-                     'cpu_ms': statistics.fmean(cpu for _, cpu in done)}
-              for name, done in turns.items()}
-    if len(pair) == 2:
-        # A short turn may take no measurable time of the processor.
-        ratios = {key: [mine[index] / other[index] for mine, other in zip(
-            turns['ours'], turns['stock']) if other[index]]
-            for index, key in enumerate(('per_second', 'cpu_ms'))}
-        result['ratio'] = {key: spread.of(values)
-                           for key, values in ratios.items() if values}
-    return result

@@ -11,21 +11,20 @@ import time
 
 from kubevirt_sandbox.testing import console
 from kubevirt_sandbox.testing import process
+from tests.bench import load
 from tests.bench import memory
+from tests.bench import report
 from tests.fixtures import bmc_pod
 from tests.fixtures import redfish_pod
 from tests.fixtures import terminal
 
 
 def measure(ours, sizes):
-    """Open a console and measure it.
+    """Measure a console, a key at KubeVirt's WebSocket, and the memory.
 
     :param ours: :class:`tests.bench.subjects.Ours`
     :param sizes: :class:`tests.bench.plan.Sizes`
-    :returns: dictionary: ``bytes_per_second``; ``key_median_ms``,
-        ``key_p95_ms``; ``kubevirt_median_ms``, the round trip of a key at
-        KubeVirt's WebSocket; ``idle``, ``open`` and ``after``, MiB of PSS
-        of the BMC before, with the console, and after the output
+    :returns: iterator of `report.Row`
     """
     name = ours.sandbox.list('virtualmachines')[0]['metadata']['name']
     if ours.sandbox.vmi(name) is None:
@@ -33,7 +32,7 @@ def measure(ours, sizes):
     ours.sandbox.wait_running(name)
     pod = ours.useFixture(bmc_pod.BmcPod(ours.sandbox, name))
     pod.ipmi('power', 'status')
-    result = {'idle': _pss(pod.process)}
+    sizes_of_bmc = [memory.pss(pod.process.pid)]
     client = ours.useFixture(terminal.Terminal(
         ['ipmitool', '-I', 'lanplus', '-H', '127.0.0.1',
          '-p', str(pod.ipmi_port), '-U', redfish_pod.USER, '-E', 'sol',
@@ -42,10 +41,8 @@ def measure(ours, sizes):
             'IPMI_PASSWORD': pod.password, 'TERM': 'dumb'})))
     client.wait(b'SOL Session operational')
     client.say(b'', b'# ')
-    result['open'] = _pss(pod.process)
-    times = sorted(_key(client) for _ in range(sizes.keys))
-    result['key_median_ms'] = 1000 * statistics.median(times)
-    result['key_p95_ms'] = 1000 * times[int(0.95 * len(times))]
+    sizes_of_bmc.append(memory.pss(pod.process.pid))
+    times = [1000 * _key(client) for _ in range(sizes.keys)]
     client.say(b'', b'# ')
     command = b'print %d\r' % sizes.console_bytes
     mark = client.mark()
@@ -54,17 +51,20 @@ def measure(ours, sizes):
     while client.mark() < mark + len(command) + sizes.console_bytes:
         if not client.read(time.monotonic() + 60):
             raise RuntimeError('the console prints nothing')
-    result['bytes_per_second'] = sizes.console_bytes / (
-        time.perf_counter() - begin)
-    result['after'] = _pss(pod.process)
+    yield report.Row('serial console, output', 'KiB a second',
+                     sizes.console_bytes / 1024
+                     / (time.perf_counter() - begin))
+    sizes_of_bmc.append(memory.pss(pod.process.pid))
     client.send(b'\r~.')
     client.wait_end()
-    result['kubevirt_median_ms'] = _kubevirt(ours, name, sizes)
-    return result
-
-
-def _pss(process_):
-    return memory.pss(process_.pid) / 2 ** 20
+    what = 'serial console, key and echo'
+    yield report.Row(what, 'ms, median', statistics.median(times))
+    yield report.Row(what, 'ms, p95', load.percentile(times, 95))
+    yield report.Row('the same without the BMC', 'ms, median',
+                     _kubevirt(ours, name, sizes))
+    for what, size in zip(('BMC, no console', 'BMC, open console',
+                           'the same after the output'), sizes_of_bmc):
+        yield report.Row(what, 'MiB of PSS', size)
 
 
 def _key(client):

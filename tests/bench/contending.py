@@ -26,6 +26,7 @@ from kubevirt_sandbox.testing import process
 from tests.bench import agent
 from tests.bench import bmc
 from tests.bench import commanding
+from tests.bench import load
 from tests.bench import report
 from tests.bench import rounds
 
@@ -257,7 +258,7 @@ def _answers(where, sizes, seconds, say, few, measured) -> rounds.Figures:
         name = f'{kind}, {where}'
         with context(measured, sizes.contention_answers) as send:
             times = _times(send, sizes.contention_answers, seconds)
-        figures[name, 'ms, p99'] = p99 = times[int(0.99 * (len(times) - 1))]
+        figures[name, 'ms, p99'] = p99 = load.percentile(times, 99)
         note = f'{measured.name}: {len(times)} answers'
         say(f'contention: {name}: {note}, p99 {p99:.3g} ms')
         if len(times) < min(100, sizes.contention_answers):
@@ -267,7 +268,7 @@ def _answers(where, sizes, seconds, say, few, measured) -> rounds.Figures:
 
 
 def _times(send, count: int, seconds: float) -> list[float]:
-    """Return the milliseconds of calls, sorted, at least one.
+    """Return the milliseconds of calls, at least one.
 
     :param count: most calls
     :param seconds: after which no further one begins
@@ -275,7 +276,7 @@ def _times(send, count: int, seconds: float) -> list[float]:
     times, end = [], time.perf_counter() + seconds
     while not times or (len(times) < count and time.perf_counter() < end):
         times.append(1000 * timeit.timeit(send, number=1))
-    return sorted(times)
+    return times
 
 
 def _late(measured) -> float:

@@ -17,6 +17,7 @@ import time
 import fixtures
 
 from tests.bench import load
+from tests.bench import report
 from tests.fixtures import emulator
 
 _SERVICE = '/redfish/v1/EventService'
@@ -31,7 +32,7 @@ class _Listeners(fixtures.Fixture):
 
     def _setUp(self):
         self._news = threading.Condition()
-        self.events = self.posts = 0
+        self.events = 0
         self._loop = asyncio.new_event_loop()
         self._server = self._loop.run_until_complete(asyncio.start_server(
             self._serve, '127.0.0.1', 0, backlog=256))
@@ -54,7 +55,6 @@ class _Listeners(fixtures.Fixture):
                     int(_LENGTH.search(head)[1]))
                 writer.write(_ANSWER)
                 with self._news:
-                    self.posts += 1
                     self.events += body.count(b'"MemberId"')
                     self._news.notify_all()
         except (OSError, asyncio.IncompleteReadError):
@@ -76,10 +76,8 @@ def measure(ours, sizes):
 
     :param ours: :class:`tests.bench.subjects.Ours`
     :param sizes: :class:`tests.bench.plan.Sizes`
-    :returns: dictionary: ``subscribers``; ``median_ms`` for one event to reach
-        all; ``per_second``, the rate of events that reach all when clients
-        send many; and the number of ``posts`` to each subscriber for the
-        number of ``events``.
+    :returns: iterator of `report.Row`: milliseconds for one event to reach
+        all, and the rate of events that reach all when clients send many
     """
     with fixtures.CompoundFixture([]) as holder:
         listeners = holder.useFixture(_Listeners())
@@ -94,7 +92,7 @@ def measure(ours, sizes):
                     'Destination': f'{listeners.url}/{number}',
                     'Protocol': 'Redfish', 'MessageIds': [
                         'ResourceEvent.TestMessage']})
-            return _measure(client, listeners, sizes)
+            yield from _measure(client, listeners, sizes)
 
 
 def _measure(client, listeners, sizes):
@@ -106,17 +104,12 @@ def _measure(client, listeners, sizes):
         client.request('POST', _TEST, {})
         listeners.wait(expected)
         times.append(time.perf_counter() - begin)
-    posts = listeners.posts
+    what = f'event to {sizes.subscribers} subscribers'
+    yield report.Row(what, 'ms, median', 1000 * statistics.median(times))
     begin = time.perf_counter()
     for _ in range(sizes.events):
         expected += sizes.subscribers
         client.request('POST', _TEST, {})
     listeners.wait(expected)
-    elapsed = time.perf_counter() - begin
-    return {
-        'subscribers': sizes.subscribers,
-        'median_ms': 1000 * statistics.median(times),
-        'per_second': sizes.events / elapsed,
-        'events': sizes.events,
-        'posts': (listeners.posts - posts) / sizes.subscribers,
-    }
+    yield report.Row(what, 'a second',
+                     sizes.events / (time.perf_counter() - begin))

@@ -4,6 +4,7 @@
 import statistics
 import time
 
+from tests.bench import report
 from tests.fixtures import vbmcd
 
 #: An Event of KubeVirt about the VM.
@@ -19,8 +20,7 @@ def measure(ours, sizes):
 
     :param ours: :class:`tests.bench.subjects.Ours`
     :param sizes: :class:`tests.bench.plan.Sizes`
-    :returns: dictionary: ``entries``, and medians in milliseconds, ``sdr``
-        and ``sel``
+    :returns: iterator of `report.Row`
     """
     vm = ours.sandbox.vm(ours.bmc.name.rpartition('/')[2])
     about = {'apiVersion': vm['apiVersion'], 'kind': vm['kind'],
@@ -34,10 +34,11 @@ def measure(ours, sizes):
             **_EVENT, 'metadata': {'name': f'bench.{number}'},
             'involvedObject': about, 'firstTimestamp': when,
             'lastTimestamp': when})
-    return {'entries': sizes.entries,
-            'sdr': _median(ours.bmc, sizes, 'sdr', 'list'),
-            'sel': _median(ours.bmc, sizes, 'sel', 'list',
-                           lines=sizes.entries)}
+    yield report.Row('ipmitool sdr list', 'ms, median',
+                     _median(ours.bmc, sizes, 'sdr', 'list'))
+    yield report.Row(
+        f'ipmitool sel list, {sizes.entries} records', 'ms, median',
+        _median(ours.bmc, sizes, 'sel', 'list', lines=sizes.entries))
 
 
 def _median(bmc, sizes, *words, lines=None):

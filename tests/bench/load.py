@@ -9,11 +9,18 @@ on the same processors.
 import concurrent.futures
 import http.client
 import json
+import statistics
 import time
 import urllib.parse
 
 #: Time limit of a response, in seconds.
 TIMEOUT = 60
+
+
+def percentile(values, percent):
+    """Return a percentile of a list that is not empty."""
+    return values[0] if len(values) == 1 else statistics.quantiles(
+        values, n=100, method='inclusive')[percent - 1]
 
 
 class Refused(Exception):

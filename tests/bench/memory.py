@@ -6,26 +6,18 @@ once for each process; PSS divides them among the processes.
 """
 
 import pathlib
+import re
 
 import psutil
 
 
 def pss(pid):
-    """Return the proportional set size of one process, in bytes."""
+    """Return the proportional set size of one process, in MiB."""
     rollup = pathlib.Path(f'/proc/{pid}/smaps_rollup').read_text()
-    for line in rollup.splitlines():
-        if line.startswith('Pss:'):
-            return 1024 * int(line.split()[1])
-    raise RuntimeError(f'process {pid} has no Pss')
+    return int(re.search(r'(?m)^Pss: *([0-9]+)', rollup)[1]) / 1024
 
 
 def tree(pid):
-    """Measure a process and its descendants.
-
-    :returns: dictionary of ``processes``, a list of their PSS in MiB, the
-        parent's first, and ``total``.
-    """
-    pids = [pid] + sorted(
-        child.pid for child in psutil.Process(pid).children(recursive=True))
-    sizes = [round(pss(one) / 2 ** 20, 2) for one in pids]
-    return {'processes': sizes, 'total': round(sum(sizes), 2)}
+    """Return the PSS of a process and its descendants, a list in MiB."""
+    return [pss(member) for member in (pid, *sorted(
+        child.pid for child in psutil.Process(pid).children(recursive=True)))]

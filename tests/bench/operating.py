@@ -210,7 +210,7 @@ def _one(sizes, say, program):
         cluster.operator.process.end()
         rest = cluster.rest(sizes.rest, container)
         return {('BMC, from applied to Ready', 'ms, median'): ready,
-                ('idle BMC', 'MiB of PSS'): _pss(container),
+                ('idle BMC', 'MiB of PSS'): memory.pss(container),
                 **named('idle BMC', rest)}
 
 
@@ -222,15 +222,11 @@ def _many(sizes, say, program):
         say(what)
         figures.update(named(what, cluster.populate(say)))
         running = cluster.operator.process.pid
-        figures[what, 'MiB of PSS'] = _pss(running)
+        figures[what, 'MiB of PSS'] = memory.pss(running)
         say(f'operator: idle, for {sizes.rest} s')
         figures.update(named(what, cluster.rest(sizes.rest, running)))
-        figures[what + ', rested', 'MiB of PSS'] = _pss(running)
+        figures[what + ', rested', 'MiB of PSS'] = memory.pss(running)
         return figures
-
-
-def _pss(pid):
-    return memory.pss(pid) / 2 ** 20
 
 
 def measure(sizes, say, others=()):
@@ -247,7 +243,7 @@ def measure(sizes, say, others=()):
         say('operator: skipped, because kubectl is not installed')
         return
     for what, turn in ('a BMC', _one), ('many BMCs', _many):
-        sides = version.sides(others, operator.NAME,
-                              functools.partial(turn, sizes, say))
-        rounds.alternate(sides, 1, say)
-        yield from rounds.rows(f'operator with {what}', sides)
+        yield from rounds.compare(
+            f'operator with {what}', version.sides(
+                others, operator.NAME, functools.partial(turn, sizes, say)),
+            1, say)

@@ -44,11 +44,10 @@ def measure(sizes, say, others=()):
         return
     for count in sizes.placed:
         what = f'operator with {count} BMCs in shared pods'
-        sides = version.sides(others, operator.NAME, functools.partial(
-            _turn, what, count, sizes, say, set()))
-        rounds.alternate(sides, sizes.placed_rounds if others
-                         and count <= _REPEATED else 1, say)
-        yield from rounds.rows(what, sides)
+        yield from rounds.compare(what, version.sides(
+            others, operator.NAME, functools.partial(
+                _turn, what, count, sizes, say, set())),
+            sizes.placed_rounds if others and count <= _REPEATED else 1, say)
 
 
 def _turn(what, count, sizes, say, rested, program):
@@ -63,7 +62,7 @@ def _turn(what, count, sizes, say, rested, program):
             shared_pods.SharedPods(cluster.sandbox.kubeconfig)):
         figures = cluster.populate(say)
         pid = cluster.operator.process.pid
-        figures['MiB of PSS'] = memory.pss(pid) / 2 ** 20
+        figures['MiB of PSS'] = memory.pss(pid)
         if program not in rested:
             say(f'{what}, at rest for {sizes.rest} s')
             figures.update(cluster.rest(sizes.rest, pid))

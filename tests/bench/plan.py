@@ -3,21 +3,12 @@
 
 import dataclasses
 import functools
-import statistics
-
-import fixtures
 
 from kubevirt_sandbox.testing import process
 from tests.bench import bmc
-from tests.bench import commanding
-from tests.bench import console
 from tests.bench import contending
 from tests.bench import declaring
-from tests.bench import eventing
-from tests.bench import inserting
-from tests.bench import listing
-from tests.bench import load
-from tests.bench import memory
+from tests.bench import emulating
 from tests.bench import operating
 from tests.bench import placing
 from tests.bench import report
@@ -25,10 +16,7 @@ from tests.bench import rounds
 from tests.bench import sandboxing
 from tests.bench import scale
 from tests.bench import sharing
-from tests.bench import spread
-from tests.bench import subjects
 from tests.bench import viewing
-from tests.fixtures import vbmcd
 
 
 @dataclasses.dataclass(frozen=True)
@@ -123,212 +111,13 @@ QUICK = Sizes(rounds=1, get=20, get_parallel=20, reset=2, reset_parallel=2,
               sandbox_starts=2, sandbox_vms=10)
 
 
-def _get(subject, sizes):
-    with load.Client(subject.emulator.url) as client:
-        return load.get(client, subject.paths[0], sizes.get), None
-
-
-def _get_parallel(subject, sizes):
-    return load.parallel(subject.emulator.url, subject.paths, load.get,
-                         sizes.get_parallel)
-
-
-def _get_secured(subject, sizes, headers):
-    with load.Client(subject.secured.url, headers) as client:
-        # The first request verifies the password; it is not measured.
-        load.get(client, subject.paths[0], 1)
-        return load.get(client, subject.paths[0], sizes.get), None
-
-
-def _get_session(subject, sizes):
-    return _get_secured(subject, sizes, subject.session())
-
-
-def _get_basic(subject, sizes):
-    return _get_secured(subject, sizes, subject.basic())
-
-
-def _log_in(subject, sizes):
-    if subject.name == 'stock':
-        # It has no sessions, so its clients only send a GET.
-        return _get(subject, sizes)
-    with load.Client(subject.secured.url) as client:
-        return load.log_in(client, subjects.SESSIONS, {
-            'UserName': subjects.USER, 'Password': subjects.PASSWORD},
-            sizes.get), None
-
-
-def _reset(subject, sizes):
-    with load.Client(subject.emulator.url) as client:
-        return load.reset(client, subject.paths[0], sizes.reset), None
-
-
-def _reset_parallel(subject, sizes):
-    return load.parallel(subject.emulator.url, subject.paths, load.reset,
-                         sizes.reset_parallel)
-
-
-def _ipmi(subject, sizes):
-    return load.ipmi(subject.bmc, sizes.ipmi, vbmcd.ipmitool), None
-
-
-#: Functions that execute one turn of a measurement, by its name. They get
-#: (subject, sizes) and return (times, rate or None).
-TURNS = {
-    'GET system, 1 client': _get,
-    'GET system, 4 clients': _get_parallel,
-    'GET system, session': _get_session,
-    'GET system, Basic': _get_basic,
-    'log in (stock: GET system)': _log_in,
-    'POST reset, 1 client': _reset,
-    'POST reset, 4 clients': _reset_parallel,
-    'ipmitool power status': _ipmi,
-}
-
-
-def _figures(turns):
-    """Compute median, percentile and rate of one subject's turns.
-
-    :param turns: list of (times, rate or None).
-    """
-    times = sorted(one for part, _ in turns for one in part)
-    figures = {
-        'count': len(times),
-        'median_ms': 1000 * statistics.median(times),
-        'p95_ms': 1000 * times[min(len(times) - 1, int(0.95 * len(times)))],
-    }
-    rates = [rate for _, rate in turns if rate is not None]
-    if rates:
-        figures['per_second'] = statistics.median(rates)
-    return figures
-
-
-def _ratios(ours, stock):
-    """Compare the two turns of each pair.
-
-    :returns: dictionary of `spread.of` the pairs' ratios, ours to stock.
-    """
-    pairs = list(zip(ours, stock))
-    ratios = {'median_ms': spread.of([
-        statistics.median(mine) / statistics.median(other)
-        for (mine, _), (other, _) in pairs])}
-    if ours[0][1] is not None:
-        ratios['per_second'] = spread.of([
-            mine / other for (_, mine), (_, other) in pairs])
-    return ratios
-
-
-def take_turns(pair, name, sizes):
-    """Run one measurement in pairs; ours and stock are first alternately."""
-    turns = {subject.name: [] for subject in pair}
-    for number in range(sizes.rounds):
-        for subject in pair if number % 2 else reversed(pair):
-            turns[subject.name].append(TURNS[name](subject, sizes))
-    result = {name: _figures(done) for name, done in turns.items()}
-    if len(turns) == 2:
-        result['ratio'] = _ratios(turns['ours'], turns['stock'])
-    return result
-
-
-def api_calls(ours, sizes):
-    """Count the emulator's API calls while it responds to GETs.
-
-    Renewals of watches, one every half minute, are left out.
-    """
-    ours.sandbox.reset_stats()
-    with load.Client(ours.emulator.url) as client:
-        load.get(client, ours.paths[0], sizes.get)
-    counts = ours.sandbox.stats()
-    calls = counts['total'] - counts['verbs'].get('watch', 0)
-    return {'gets': sizes.get, 'calls': calls, 'per_get': calls / sizes.get}
-
-
-def soak(pair, sizes):
-    """Send ``sizes.soak`` requests of each kind, then measure the memory."""
-    result = {'requests_of_each_kind': sizes.soak}
-    for subject in pair:
-        before = _memory(subject)
-        with load.Client(subject.emulator.url) as client:
-            load.get(client, subject.paths[0], sizes.soak)
-            load.reset(client, subject.paths[0], sizes.soak)
-        load.ipmi(subject.bmc, sizes.soak, vbmcd.ipmitool)
-        result[subject.name] = {'before': before}
-    # Measure both at the same time, so that the pages they share with other
-    # processes count the same.
-    for subject in pair:
-        result[subject.name]['after'] = _memory(subject)
-    if len(pair) == 2:
-        result['ratio'] = {
-            part: result['ours']['after'][part]['total']
-            / result['stock']['after'][part]['total']
-            for part in ('emulator', 'vbmcd')}
-    return result
-
-
-def _memory(subject):
-    return {'emulator': memory.tree(subject.emulator.process.pid),
-            'vbmcd': memory.tree(subject.vbmcd.process.pid)}
-
-
-def bmcs(pair, sizes):
-    """Measure daemons with a growing number of BMCs, each used once."""
-    result = {}
-    with fixtures.CompoundFixture([]) as holder:
-        daemons = {subject.name: holder.useFixture(
-            subjects.Many(subject, max(sizes.bmcs))) for subject in pair}
-        for count in sizes.bmcs:
-            for daemon in daemons.values():
-                daemon.grow(count)
-            result[str(count)] = figures = {
-                name: memory.tree(daemon.vbmcd.process.pid)
-                for name, daemon in daemons.items()}
-            if len(pair) == 2:
-                figures['ratio'] = (figures['ours']['total']
-                                    / figures['stock']['total'])
-    return result
-
-
-def emulators(sizes, names, say, result):
-    """Compare ours with the stock ones.
-
-    :param names: which of `report.NAMES` to measure
-    :param result: dictionary that gets the figures
-    """
-    with fixtures.CompoundFixture([]) as holder:
-        say('start')
-        pair = [holder.useFixture(kind())
-                for kind in (subjects.Ours, subjects.Stock)
-                if kind.name in names]
-        result['turns'] = {}
-        for name in TURNS:
-            say(name)
-            result['turns'][name] = take_turns(pair, name, sizes)
-        say('IPMI commands in one session')
-        result['commands'] = commanding.measure(pair, sizes)
-        for subject in pair:
-            if subject.name == 'ours':
-                say('API calls of a GET')
-                result['api_calls'] = api_calls(subject, sizes)
-                say('inserting media')
-                result['insert'] = inserting.overhead(subject, sizes)
-                say('events')
-                result['events'] = eventing.measure(subject, sizes)
-                say('sensors and event log')
-                result['listing'] = listing.measure(subject, sizes)
-                say('serial console')
-                result['console'] = console.measure(subject, sizes)
-        say(f'memory after {sizes.soak} requests of each kind')
-        result['memory'] = soak(pair, sizes)
-        say('memory of more BMCs')
-        result['bmcs'] = bmcs(pair, sizes)
-
-
 #: What can be measured beside another version or agent.
 COMPARED = {'bmc': bmc.measure, 'contention': contending.measure,
             'web': viewing.measure, 'sandbox': sandboxing.measure,
             'operator': operating.measure, 'placement': placing.measure}
 
-#: What is measured besides the emulators. The functions return rows.
+#: What is measured besides the emulators, by functions of the arguments of
+#: `run` that return rows.
 OTHERS = {**COMPARED, 'shared': sharing.measure, 'scale': scale.measure,
           'cluster': declaring.measure}
 
@@ -341,36 +130,32 @@ def run(sizes, only=(), say=lambda what: None, others=()):
     """Run measurements. A part that fails does not end the others.
 
     :param sizes: :class:`Sizes`
-    :param only: names of subjects to measure, and keys of `OTHERS` and
+    :param only: names of `emulating.NAMES`, and keys of `OTHERS` and
         `BMC_PARTS`; empty for all
     :param say: function that gets the name of each part when it begins
     :param others: pairs of the command of another agent or version and what
         it is called; empty to compare the BMC of one VM with the stock
         emulator, and the sandbox with kube-apiserver
-    :returns: dictionary, for `report.rows`
+    :returns: iterator of `report.Row`
     """
     parts = {**OTHERS, **BMC_PARTS}
-    only = only or (*report.NAMES, *OTHERS)
-    result = {'rows': []}
-    names = [name for name in only if name in report.NAMES]
+    only = only or (*emulating.NAMES, *OTHERS)
+    names = [name for name in only if name in emulating.NAMES]
     if names:
-        _try('emulators', say, result,
-             lambda: emulators(sizes, names, say, result) or ())
+        yield from _try('emulators', say,
+                        lambda: emulating.measure(names, sizes, say))
     for part in only:
         if part in parts:
             # The other subjects have ended and do not disturb it.
-            _try(part, say, result, lambda: parts[part](
+            yield from _try(part, say, lambda: parts[part](
                 sizes, say, *((others,) if others else ())))
-    return result
 
 
-def _try(part, say, result, measure):
-    """Add rows one by one, so that those before a failure are kept."""
+def _try(part, say, measure):
+    """Yield rows; the last one is of the failure, if there is one."""
     try:
-        for row in measure():
-            result['rows'].append(row)
+        yield from measure()
     except Exception as exc:
         say(f'{part} failed: {process.cause(exc)}')
-        result['rows'].append(report.Row(
-            part, '', None, reason=f'ours: {rounds.failure(exc)}',
-            failed=['ours']))
+        yield report.Row(part, '', None, failed=['ours'],
+                         reason=f'ours: {rounds.failure(exc)}')

@@ -31,6 +31,8 @@ _INCH = 7.5
 def draw(result, folder):
     """Draw the rows that have a ratio, by neighbour, and each series.
 
+    With ``compare`` only its neighbours are drawn.
+
     :param result: what the JSON has
     :param folder: path of the folder for the files, which is made
     :returns: list of their paths
@@ -39,7 +41,8 @@ def draw(result, folder):
     folder.mkdir(parents=True, exist_ok=True)
     by_neighbour = collections.defaultdict(list)
     for row in map(report.from_dict, result['rows']):
-        if row.ratio:
+        if row.ratio and row.neighbour in result.get('compare',
+                                                     (row.neighbour,)):
             by_neighbour[row.neighbour].append(row)
     plots = [('ratios ' + name, _ratios, (name, rows))
              for name, rows in by_neighbour.items()]

@@ -113,151 +113,48 @@ def read(path):
     return result
 
 
-def rows(result):
-    """Yield the rows.
+def series(found):
+    """Return the values that depend on a number of BMCs, for plots.
 
-    :param result: result of :func:`tests.bench.plan.run`.
-    """
-    if 'turns' in result:
-        yield from _emulators(result)
-    yield from result['rows']
-
-
-def series(result):
-    """Return the values that depend on a number, for plots.
-
-    :param result: result of :func:`tests.bench.plan.run`.
+    :param found: list of `Row`
     :returns: list of dictionaries, as in the JSON
     """
-    found = [('memory of vbmcd', 'MiB of PSS', {
-        name: [[int(count), figures[name]['total']]
-               for count, figures in result.get('bmcs', {}).items()
-               if name in figures] for name in NAMES})]
-    # Beside several neighbours a figure has several rows.
-    placed = {(int(match[1]), row.unit): row.value for row in result['rows']
-              if (match := _PLACED.match(row.name)) and row.value is not None}
-    for what, unit, lines in _PLACEMENT:
-        found.append((f'shared pods, {what}', unit, {
-            line: [[bmcs, value] for (bmcs, key), value in placed.items()
-                   if key == row_unit] for line, row_unit in lines.items()}))
-    # The axes of plots are logarithmic.
-    found = [(name, unit, {
-        line: drawn for line, points in lines.items()
-        if (drawn := [point for point in points if point[1] > 0])})
-        for name, unit, lines in found]
-    return [{'name': name, 'x': 'BMCs', 'y': unit, 'lines': lines}
-            for name, unit, lines in found if lines]
+    result = []
+    for name, unit, pattern, lines in _SERIES:
+        # Beside several neighbours a figure has several rows. The axes of
+        # plots are logarithmic.
+        points = {line: {
+            int(match[1]): value for row in found
+            if row.unit == row_unit and (match := re.match(pattern, row.name))
+            and (value := getattr(row, side))}
+            for line, (row_unit, side) in lines.items()}
+        if drawn := {line: [list(pair) for pair in values.items()]
+                     for line, values in points.items() if values}:
+            result.append({'name': name, 'x': 'BMCs', 'y': unit,
+                           'lines': drawn})
+    return result
 
 
-#: Rows about shared pods.
-_PLACED = re.compile('operator with ([0-9]+) BMCs in shared pods')
+_PLACED = 'operator with ([0-9]+) BMCs in shared pods'
 
-#: Series of shared pods: what, unit, and lines with the units of their rows.
-_PLACEMENT = (
-    ('time until all are Ready', 's', {
-        'elapsed': 's, all Ready',
-        'CPU of the operator': 's of CPU until Ready',
-        'CPU of the API server': 's of CPU until Ready, API server'}),
-    ('memory of the operator', 'MiB of PSS', {'operator': 'MiB of PSS'}),
-    ('API calls at rest', 'calls a minute',
-     {'operator': 'API calls a minute'}),
-    ('reaction to a deletion', 'ms until the entry is removed',
-     {'operator': 'ms, entry of a deleted BMC removed'}),
-)
+#: Series: name, unit, a pattern of the rows' names with the number, and lines
+#: with the units of their rows and which of their values it is.
+_SERIES = (
+    ('memory of vbmcd', 'MiB of PSS', 'vbmcd with ([0-9]+) BMC', {
+        'ours': ('MiB of PSS', 'value'), 'stock': ('MiB of PSS', 'other')}),
+    *((f'shared pods, {what}', unit, _PLACED, {
+        line: (row_unit, 'value') for line, row_unit in lines.items()})
+      for what, unit, lines in (
+          ('time until all are Ready', 's', {
+              'elapsed': 's, all Ready',
+              'CPU of the operator': 's of CPU until Ready',
+              'CPU of the API server': 's of CPU until Ready, API server'}),
+          ('memory of the operator', 'MiB of PSS', {'operator': 'MiB of PSS'}),
+          ('API calls at rest', 'calls a minute',
+           {'operator': 'API calls a minute'}),
+          ('reaction to a deletion', 'ms until the entry is removed',
+           {'operator': 'ms, entry of a deleted BMC removed'}))))
 
-
-def _pair(name, unit, figures, ratio=None, **more):
-    """Make the row of a figure of ours and of the stock program."""
-    ours, stock = (figures.get(each) for each in NAMES)
-    return Row(name, unit, ours, None if stock is None else NAMES[1], stock,
-               ratio, **more)
-
-
-def _between(ratio):
-    """Return the fields of a row with a ratio of `spread.of`, or None."""
-    return {} if ratio is None else {
-        'ratio': ratio['middle'], 'spread': ratio['quartiles'],
-        'rounds': ratio['rounds']}
-
-
-def _emulators(result):
-    for name, turn in result['turns'].items():
-        for key, unit in (('median_ms', 'ms, median'), ('p95_ms', 'ms, p95'),
-                          ('per_second', _RATE)):
-            figures = {subject: turn[subject][key] for subject in NAMES
-                       if key in turn.get(subject, ())}
-            if not figures:
-                continue
-            yield _pair(name, unit, figures,
-                        **_between(turn.get('ratio', {}).get(key)))
-    for key, unit in (('per_second', _RATE), ('cpu_ms', 'ms of CPU')):
-        if 'commands' in result:
-            yield _pair('IPMI commands in one session', unit, {
-                subject: figures[key]
-                for subject, figures in result['commands'].items()
-                if subject in NAMES}, **_between(
-                    result['commands'].get('ratio', {}).get(key)))
-    if 'api_calls' in result:
-        yield Row('GET system', 'API calls', result['api_calls']['per_get'])
-    for key, what in (('cdi', 'import of 1 MiB, CDI alone'),
-                      ('insert', 'import of 1 MiB, inserted'),
-                      ('post', 'POST InsertMedia')):
-        if 'insert' in result:
-            yield Row(what, 'ms, median', result['insert'][key])
-    if 'events' in result:
-        figures = result['events']
-        what = f"event to {figures['subscribers']} subscribers"
-        yield Row(what, 'ms, median', figures['median_ms'])
-        yield Row(what, _RATE, figures['per_second'])
-    if 'listing' in result:
-        figures = result['listing']
-        yield Row('ipmitool sdr list', 'ms, median', figures['sdr'])
-        yield Row(f"ipmitool sel list, {figures['entries']} records",
-                  'ms, median', figures['sel'])
-    if 'console' in result:
-        yield from (Row(*row) for row in _console(**result['console']))
-    if 'memory' in result:
-        yield from _soak(result['memory'])
-    for count, figures in result.get('bmcs', {}).items():
-        yield _pair(f"vbmcd with {count} BMC{'' if count == '1' else 's'}",
-                    'MiB of PSS',
-                    {subject: figures[subject]['total']
-                     for subject in NAMES if subject in figures},
-                    figures.get('ratio'))
-
-
-def _soak(soak):
-    for part in 'emulator', 'vbmcd':
-        figures = {subject: soak[subject]['after'][part] for subject in NAMES
-                   if subject in soak}
-        most = max(len(tree['processes']) for tree in figures.values())
-        for number in range(most):
-            role = f'child {number}' if number else 'parent'
-            yield _pair(f'{part}, {role}', 'MiB of PSS', {
-                subject: tree['processes'][number]
-                for subject, tree in figures.items()
-                if number < len(tree['processes'])})
-        yield _pair(f'{part}, all', 'MiB of PSS',
-                    {subject: tree['total']
-                     for subject, tree in figures.items()},
-                    soak.get('ratio', {}).get(part))
-
-
-def _console(**figures):
-    yield ('serial console, output', 'KiB a second',
-           figures['bytes_per_second'] / 1024)
-    what = 'serial console, key and echo'
-    yield what, 'ms, median', figures['key_median_ms']
-    yield what, 'ms, p95', figures['key_p95_ms']
-    yield 'the same without the BMC', 'ms, median', figures[
-        'kubevirt_median_ms']
-    for name, what in (('idle', 'BMC, no console'),
-                       ('open', 'BMC, open console'),
-                       ('after', 'the same after the output')):
-        yield what, 'MiB of PSS', figures[name]
-
-
-NAMES = ('ours', 'stock')
 
 _HEAD = '', '', 'ours', 'neighbour', '', 'ratio (quartiles)', 'target'
 
@@ -288,12 +185,13 @@ def _cells(row):
             row.neighbour or '', ratio, ', '.join(_aims(row)))
 
 
-def rst(found, names):
-    """Format rows as a table of a page, one line for each figure.
+def rst(result):
+    """Format the figures of a run as a table of a page, with its origin.
 
-    :param found: iterable of `Row`
-    :param names: those of ``--compare``, which have a column each
+    :param result: what the JSON has
     """
+    names = list(result.get('compare', ()))
+    found = list(map(from_dict, result['rows']))
     lines = {}
     for row in found:
         line = lines.setdefault((row.name, row.unit), {
@@ -314,20 +212,18 @@ def rst(found, names):
     for key, line in lines.items():
         writer.writerow((*key, *(line.get(name, '') for name in columns[:-1]),
                          ', '.join(line['targets'])))
-    return '.. csv-table::\n   :header-rows: 1\n\n' + textwrap.indent(
-        text.getvalue(), '   ')
+    return '\n'.join((
+        f"Commit {str(result['commit'])[:8]}, {result['date'][:10]}, "
+        f"Python {result['python']}, {result['machine']}:\n",
+        '.. csv-table::\n   :header-rows: 1\n',
+        textwrap.indent(text.getvalue(), '   '),
+        *(('Rows that were not compared, and notes::\n',
+           textwrap.indent('\n'.join(reasons), '   ') + '\n')
+          if (reasons := _reasons(found)) else ())))
 
 
-def table(found):
-    """Format rows as text; reasons why they are not compared follow.
-
-    :param found: iterable of `Row`
-    """
-    found = list(found)
-    lines = [_HEAD, *map(_cells, found)]
-    widths = [max(len(line[column]) for line in lines)
-              for column in range(len(lines[0]))]
-    aligned = ('%-*s', '%-*s', '%*s', '%*s', '%-*s', '%-*s', '%-*s')
+def _reasons(found):
+    """Return what is to be said about rows, a list of texts."""
     reasons = {}
     for row in found:
         if row.reason:
@@ -335,9 +231,21 @@ def table(found):
                 'failed' if row.failed else 'not compared'
                 if row.ratio is None else 'note', row.name, row.reason),
                 {})[row.unit] = None
+    return [f"{what}: {name}, {' and '.join(units)}: {reason}"
+            for (what, name, reason), units in reasons.items()]
+
+
+def table(found):
+    """Format rows as text; reasons why they are not compared follow.
+
+    :param found: list of `Row`
+    """
+    lines = [_HEAD, *map(_cells, found)]
+    widths = [max(len(line[column]) for line in lines)
+              for column in range(len(lines[0]))]
+    aligned = ('%-*s', '%-*s', '%*s', '%*s', '%-*s', '%-*s', '%-*s')
     return '\n'.join([
         *('  '.join(form % (width, cell) for form, width, cell
                     in zip(aligned, widths, line)).rstrip()
           for line in lines),
-        *(f"{what}: {name}, {' and '.join(units)}: {reason}"
-          for (what, name, reason), units in reasons.items())])
+        *_reasons(found)])

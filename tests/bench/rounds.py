@@ -12,7 +12,6 @@ import threading
 
 from kubevirt_sandbox.testing import process
 from tests.bench import report
-from tests.bench import spread
 
 #: What a turn measured: numbers by (name of a row, unit).
 Figures = dict[tuple[str, str], float]
@@ -68,6 +67,14 @@ def alternate(sides: Sequence[Side], count: int,
     for number in range(count):
         for side in sides if number % 2 else sides[::-1]:
             _take(side, say)
+
+
+def compare(what: str, sides: Sequence[Side], count: int,
+            say: Callable[[str], None]) -> Iterator[report.Row]:
+    """`alternate`, and return the `rows`; say what it is about before."""
+    say(what)
+    alternate(sides, count, say)
+    return rows(what, sides)
 
 
 def together(sides: Sequence[Side], say: Callable[[str], None]) -> None:
@@ -136,7 +143,7 @@ def _row(key: tuple[str, str], ours: Side, other: Side | None) -> report.Row:
     if not statistics.median(others):
         # A short turn may take no measurable time of the processor.
         return row(reason='too short to measure')
-    between = spread.of([mine / one for mine, one in zip(values, others)
-                         if one])
-    return row(ratio=between['middle'],
-               spread=between['quartiles'] if len(values) > 1 else None)
+    ratios = [mine / one for mine, one in zip(values, others) if one]
+    low, middle, high = (statistics.quantiles(ratios, method='inclusive')
+                         if len(ratios) > 1 else ratios * 3)
+    return row(ratio=middle, spread=[low, high] if len(ratios) > 1 else None)

@@ -231,11 +231,9 @@ def measure(sizes, say, others=()) -> Iterator[report.Row]:
             return dict(zip(((what, 's'), (what, 's of CPU')), server.start))
 
     what = 'sandbox, start to ready'
-    say(what)
-    sides = [rounds.Side(server.name, functools.partial(started, server))
-             for server in servers()]
-    rounds.alternate(sides, sizes.sandbox_rounds, say)
-    yield from rounds.rows(what, sides)
+    yield from rounds.compare(what, [
+        rounds.Side(server.name, functools.partial(started, server))
+        for server in servers()], sizes.sandbox_rounds, say)
     with fixtures.CompoundFixture([]) as holder:
         running = [holder.useFixture(server) for server in servers()]
         for server in running[1:]:
@@ -256,21 +254,18 @@ def measure(sizes, say, others=()) -> Iterator[report.Row]:
 
 
 def _rows(what, servers, turn, count, say, needs_kubevirt=False):
-    say(what)
-    sides = [rounds.Side(
+    return rounds.compare(what, [rounds.Side(
         server.name, functools.partial(turn, server), rounds.not_served(
             'it has no KubeVirt' if needs_kubevirt
             and server.name == KubeApiserver.name else ''))
-        for server in servers]
-    rounds.alternate(sides, count, say)
-    return rounds.rows(what, sides)
+        for server in servers], count, say)
 
 
 def _memory(what, sizes, server):
     with Client(server) as client:
         _create(client, 'more', sizes.sandbox_vms - sizes.sandbox_listed)
     return {(what, 'MiB of PSS'): sum(
-        memory.tree(pid)['total'] for pid in server.pids)}
+        sum(memory.tree(pid)) for pid in server.pids)}
 
 
 def _turn(what, units, work, sizes, server):

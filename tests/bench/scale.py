@@ -51,8 +51,8 @@ def _measure(holder, cluster, sizes):
         whole, page = (
             1000 * statistics.median(load.get(client, where, sizes.get))
             for where in (SYSTEMS, f'{SYSTEMS}?$top={PAGE}'))
-    extra = (memory.tree(ours.process.pid)['total']
-             - memory.tree(empty.process.pid)['total'])
+    extra = sum(memory.tree(ours.process.pid)) - sum(
+        memory.tree(empty.process.pid))
     vms = f'{cluster.vms} VMs'
     yield report.Row('first collection, ' + vms, 's', first,
                      'list of the API', listed, first / listed)

@@ -79,13 +79,13 @@ def measure(sizes, say):
         cluster = holder.useFixture(sandbox.Sandbox(
             vms=sizes.shared, boot_seconds=0))
         pod = holder.useFixture(shared_pod.SharedPod(cluster))
-        empty = _pss(pod)
+        empty = memory.pss(pod.process.pid)
         bmcs = [pod.bmc(f'vm-{number}', number)
                 for number in range(sizes.shared)]
         _serve(pod, bmcs[:1])
-        single = _pss(pod)
+        single = memory.pss(pod.process.pid)
         _serve(pod, bmcs)
-        full = _pss(pod)
+        full = memory.pss(pod.process.pid)
         pod.process.send(15)
         pod.process.wait()
         cluster.patch('configmaps', shared_pod.REPORT, [
@@ -144,10 +144,6 @@ def _wait(pod, bmcs):
                 f'{len(bmcs)} BMCs are not served after {_TIMEOUT} s, but '
                 f'{served}')
         time.sleep(0.05)
-
-
-def _pss(pod):
-    return memory.pss(pod.process.pid) / 2 ** 20
 
 
 def _latencies(bmc, sizes):

@@ -18,7 +18,6 @@ from tests.bench import bmc
 from tests.bench import memory
 from tests.bench import report
 from tests.bench import rounds
-from tests.bench import spread
 from tests.fixtures import browser
 from tests.fixtures import redfish_pod
 from tests.fixtures import sandbox
@@ -75,7 +74,6 @@ def measure(sizes, say, others=()):
             [each.certificate for each in agents if not each.failures]))
             for one in agents}
         for view in VIEWS:
-            say(f'web page: first view of the {view}')
             yield from _first_views(agents, pages, view, sizes.views, say)
         yield _grown('web page, used', ours, before)
         say('web page: serial console')
@@ -102,12 +100,11 @@ def _unused(sizes):
                 for pod in one, other:
                     _read(pod)
                 found.append((_kib(one), _kib(other)))
-    ours, others = zip(*found)
-    between = spread.of([one / other for one, other in found])
-    yield report.Row(
-        'idle BMC, Redfish', 'KiB of PSS', statistics.median(ours),
-        'without web page', statistics.median(others), between['middle'],
-        between['quartiles'], between['rounds'], list(ours))
+    key = 'idle BMC, Redfish', 'KiB of PSS'
+    yield from rounds.rows('', [
+        rounds.Side(name, None, turns=[{key: size} for size in found_sizes])
+        for name, found_sizes in zip(('ours', 'without web page'),
+                                     zip(*found))])
     yield report.Row('web page, not used', 'KiB of PSS', statistics.median(
         one - other for one, other in found))
 
@@ -117,7 +114,7 @@ def _read(pod):
 
 
 def _kib(pod):
-    return memory.pss(pod.process.pid) / 1024
+    return 1024 * memory.pss(pod.process.pid)
 
 
 def _first_views(agents, pages, view, count, say):
@@ -132,11 +129,11 @@ def _first_views(agents, pages, view, count, say):
         took, received = _view(pages[one.name], '/', session(one), selector)
         return {(name, 'ms, median'): took, (name, 'kB'): received}
 
-    sides = [*(bmc.side(one, ('https',), turn) for one in agents),
-             rounds.Side(f'GET {SMALL}', lambda: {
-                 (name, 'ms, median'): _view(pages['ours'], SMALL)[0]})]
-    rounds.alternate(sides, count, say)
-    return rounds.rows(name, sides)
+    return rounds.compare(name, [
+        *(bmc.side(one, ('https',), turn) for one in agents),
+        rounds.Side(f'GET {SMALL}', lambda: {
+            (name, 'ms, median'): _view(pages['ours'], SMALL)[0]})],
+        count, say)
 
 
 def _log_in(chrome, one):

@@ -16,9 +16,6 @@ from tests.bench import plan
 from tests.bench import report
 from tests.repository.bench import test_report
 
-#: What `plan.run` returns if nothing was measured.
-NOTHING = {'rows': []}
-
 
 class ParseTestCase(base.BaseTestCase):
 
@@ -30,8 +27,8 @@ class ParseTestCase(base.BaseTestCase):
 
     def test_compare_measures_the_bmc_of_a_vm(self):
         options = bench.parse(['--compare', 'agent a', '--as', 'KubeVirtBMC'])
-        with mock.patch.object(plan, 'run', return_value=NOTHING) as run:
-            result = bench.measure(options)
+        with mock.patch.object(plan, 'run', return_value=()) as run:
+            result, _ = bench.measure(options)
         self.assertEqual(['bmc'], run.call_args.args[1])
         self.assertEqual((('agent a', 'KubeVirtBMC'),), run.call_args.args[-1])
         self.assertEqual({'KubeVirtBMC': 'agent a'}, result['compare'])
@@ -40,7 +37,7 @@ class ParseTestCase(base.BaseTestCase):
         options = bench.parse([
             '--only', 'bmc-start', '--only', 'web', '--compare', 'a',
             '--as', 'x', '--compare', 'b', '--as', 'y'])
-        with mock.patch.object(plan, 'run', return_value=NOTHING) as run:
+        with mock.patch.object(plan, 'run', return_value=()) as run:
             bench.measure(options)
         self.assertEqual((['bmc-start', 'web'], (('a', 'x'), ('b', 'y'))),
                          (run.call_args.args[1], run.call_args.args[-1]))
@@ -65,14 +62,14 @@ class ParseTestCase(base.BaseTestCase):
 
     def test_numbers_of_vms(self):
         options = bench.parse(['--vms', '50', '--vms', '100', '--quick'])
-        with mock.patch.object(plan, 'run', return_value=NOTHING) as run:
+        with mock.patch.object(plan, 'run', return_value=()) as run:
             bench.measure(options)
         self.assertEqual((50, 100), run.call_args.args[0].vms)
         self.assertIn('invalid', self.refuse('--vms', '0'))
 
     def test_numbers_of_bmcs(self):
         options = bench.parse(['--only', 'placement', '--bmcs', '10000'])
-        with mock.patch.object(plan, 'run', return_value=NOTHING) as run:
+        with mock.patch.object(plan, 'run', return_value=()) as run:
             bench.measure(options)
         self.assertEqual((10000,), run.call_args.args[0].placed)
         self.assertEqual(['placement'], run.call_args.args[1])
@@ -83,7 +80,7 @@ class MainTestCase(base.BaseTestCase):
     def test_json_and_table(self):
         path = pathlib.Path(self.useFixture(fixtures.TempDir()).path, 'file')
         text = io.StringIO()
-        with mock.patch.object(plan, 'run', return_value=test_report.RESULT), \
+        with mock.patch.object(plan, 'run', return_value=test_report.ROWS), \
                 contextlib.redirect_stdout(text):
             bench.main(['--json', str(path)])
         self.assertIn('first collection, 5000 VMs', text.getvalue())
@@ -95,7 +92,7 @@ class MainTestCase(base.BaseTestCase):
         for words in (('--json', folder), ('--plot', __file__)):
             text = io.StringIO()
             with mock.patch.object(plan, 'run',
-                                   return_value=test_report.RESULT), \
+                                   return_value=test_report.ROWS), \
                     contextlib.redirect_stdout(text):
                 exc = self.assertRaises(SystemExit, bench.main, words)
             self.assertIn('tools/bench: ', str(exc))
@@ -123,6 +120,25 @@ class MainTestCase(base.BaseTestCase):
              for row in json.loads(path.read_text())['rows']])
         self.assertIn('ours: failed: no VM', text.getvalue())
 
+    def test_rows_before_a_signal_are_kept(self):
+        folder = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
+
+        def rows():
+            yield test_report.ROWS[0]
+            raise SystemExit(143)
+
+        text = io.StringIO()
+        with mock.patch.object(plan, 'run', return_value=rows()), \
+                contextlib.redirect_stdout(text):
+            exc = self.assertRaises(SystemExit, bench.main, [
+                '--json', str(folder / 'json'), '--rst', str(folder / 'rst')])
+        self.assertEqual(143, exc.code)
+        self.assertIn('GET system, 1 client', text.getvalue())
+        self.assertEqual(1, len(json.loads(
+            (folder / 'json').read_text())['rows']))
+        # A page has only complete runs.
+        self.assertFalse((folder / 'rst').exists())
+
     def test_earlier_figures(self):
         folder = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
         path = folder / 'file'
@@ -130,7 +146,10 @@ class MainTestCase(base.BaseTestCase):
         text = io.StringIO()
         with mock.patch.object(plan, 'run', side_effect=AssertionError), \
                 contextlib.redirect_stdout(text):
-            bench.main(['--from', str(path), '--plot', str(folder / 'plots')])
+            bench.main(['--from', str(path), '--plot', str(folder / 'plots'),
+                        '--rst', str(folder / 'table')])
+        self.assertEqual(report.rst(report.read(path)),
+                         (folder / 'table').read_text())
         self.assertIn('first collection, 5000 VMs', text.getvalue())
         self.assertTrue((folder / 'plots' / 'ratios-stock-dark.svg').exists())
 

@@ -19,8 +19,7 @@ from tests.repository.bench import test_report
 def run(commit, *rows, machine='m'):
     """Return what the JSON has of a run."""
     return test_report.document(
-        {'rows': []}, commit=commit * 40, machine=machine,
-        rows=[row.asdict() for row in rows])
+        rows, commit=commit * 40, machine=machine)
 
 
 def time(ratio, neighbour='stock', value=1.0):
@@ -81,7 +80,7 @@ class HistoryTestCase(base.BaseTestCase):
         self.assertEqual(['GET'], self.worse(run('c', calls(1))))
 
     def test_all_counted_units(self):
-        rows = {row.unit for row in report.rows(test_report.RESULT)}
+        rows = {row.unit for row in test_report.ROWS}
         for unit in ('API calls a minute', 'times without', 'KiB of PSS'):
             self.assertIn(unit, rows)
             self.assertEqual(['BMC'], self.worse(

@@ -70,10 +70,17 @@ class PlotsTestCase(base.BaseTestCase):
         rows = [report.Row('GET', unit, 1.0, 'twin', 2.0, 0.5, [0, 0.6])
                 for unit in ('ms of CPU', 'a second')]
         folder = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
-        plots.draw(test_report.document(
-            {'rows': []}, rows=[row.asdict() for row in rows]), folder)
+        plots.draw(test_report.document(rows), folder)
         self.assertIn('GET, ms of CPU',
                       texts(folder / 'ratios-twin-light.svg'))
+
+    def test_neighbours_of_compare(self):
+        folder = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
+        plots.draw(test_report.document(
+            series=[], compare={'22bf2c24': 'command'}), folder)
+        self.assertEqual(
+            ['ratios-22bf2c24-dark.svg', 'ratios-22bf2c24-light.svg'],
+            sorted(path.name for path in folder.iterdir()))
 
     def test_themes_differ(self):
         light, dark = ((self.folder / f'operator-memory-{theme}.svg')
@@ -100,14 +107,19 @@ class DocumentTestCase(base.BaseTestCase):
             self.assertTrue(texts(
                 checkout.ROOT / 'doc' / 'source' / f'{stem}-{theme}.svg'))
 
-    def test_figures_of_shared_pods(self):
-        result = report.read(PAGE.with_name('shared-pods.json'))
-        jsonschema.validate(result, json.loads(report.SCHEMA.read_text()))
-        for one in result['series']:
-            for points in one['lines'].values():
-                self.assertEqual([10, 100, 1000, 10000],
-                                 [count for count, _ in points])
-            path = (PAGE.parent.with_name('_static') / 'benchmarks'
-                    / f"{plots.file_name(one['name'])}-light.svg")
-            self.assertIn(one['name'], texts(path))
-            self.assertIn(path.name, PAGE.read_text())
+    def test_figures(self):
+        schema = json.loads(report.SCHEMA.read_text())
+        for path in PAGE.parent.glob('*.json'):
+            result = report.read(path)
+            jsonschema.validate(result, schema)
+            for one in result['series']:
+                plot = (PAGE.parent.with_name('_static') / 'benchmarks'
+                        / f"{plots.file_name(one['name'])}-light.svg")
+                self.assertIn(one['name'], texts(plot))
+                self.assertIn(plot.name, PAGE.read_text())
+
+    def test_table(self):
+        self.assertEqual(
+            report.rst(report.read(PAGE.with_suffix('.json'))),
+            PAGE.with_suffix('.inc').read_text())
+        self.assertIn('.. include:: benchmarks.inc\n', PAGE.read_text())

@@ -11,84 +11,52 @@ from oslotest import base
 from tests.bench import origin
 from tests.bench import report
 
-#: What `plan.run` returns, with the figures of both programs.
-RESULT = {
-    'turns': {'GET system, 1 client': {
-        'ours': {'median_ms': 1.0, 'p95_ms': 2.0, 'per_second': 900.0},
-        'stock': {'median_ms': 2.0, 'p95_ms': 3.0, 'per_second': 450.0},
-        'ratio': {'median_ms': {
-            'middle': 0.5, 'quartiles': [0.4, 0.6], 'rounds': 31}}}},
-    'commands': {'ours': {'per_second': 6000.0, 'cpu_ms': 0.1},
-                 'stock': {'per_second': 1000.0, 'cpu_ms': 1.0},
-                 'ratio': {
-                     'per_second': {'middle': 6.0, 'quartiles': [5.0, 7.0],
-                                    'rounds': 5},
-                     'cpu_ms': {'middle': 0.1, 'quartiles': [0.1, 0.2],
-                                'rounds': 5}}},
-    'memory': {'ours': {'after': {
-        part: {'processes': [14.0, 66.0], 'total': 80.0}
-        for part in ('emulator', 'vbmcd')}}},
-    'bmcs': {'1': {'ours': {'total': 36.0}, 'stock': {'total': 44.0},
-                   'ratio': 0.82},
-             '10': {'ours': {'total': 39.0}, 'stock': {'total': 98.0},
-                    'ratio': 0.4}},
-    'rows': [
-        report.Row('POST Reset On', 'API calls', 6, 'PUT start', 1, 6.0,
-                   [6.0, 6.0], 11, [6] * 11),
-        report.Row('GET system, HTTPS, 1 client', 'a second', 1600.0, 'other',
-                   reason='other: not served: it has no TLS'),
-        report.Row('IPMI commands to the BMC, one session', 'a second', 9000.0,
-                   'go-ipmi', reason='go-ipmi: failed: it ended',
-                   failed=['go-ipmi']),
-        report.Row('start to first answer, Redfish', 'ms, median', 250.0,
-                   '22bf2c24', 500.0, 0.5),
-        report.Row('web page, first view of the login', 'ms, median', 240.0,
-                   'GET /redfish', 60.0, 4.0, [3.5, 4.5], 21, [240.0] * 21),
-        report.Row('web page, first view of the login', 'kB', 24.0),
-        report.Row('first collection, 5000 VMs', 's', 3.0, 'list of the API',
-                   2.0, 1.5),
-        report.Row('memory of a VM, 5000 VMs', 'KiB of PSS', 3.1),
-        report.Row('GET, cached, flood of IPMI packets', 'times without',
-                   1.5),
-        *(report.Row(f'operator with {count} BMCs in shared pods', unit, value)
-          for count, calls in ((10, 0.0), (1000, 6.0))
-          for unit, value in (
-              ('s, all Ready', count / 25),
-              ('s of CPU until Ready', count / 33),
-              ('s of CPU until Ready, API server', count / 35),
-              ('MiB of PSS', 32 + count / 50), ('API calls a minute', calls),
-              ('ms, entry of a deleted BMC removed', 500.0)))],
-}
+#: What `plan.run` yields.
+ROWS = [
+    report.Row('GET system, 1 client', 'ms, median', 1.0, 'stock', 2.0, 0.5,
+               [0.4, 0.6], 31),
+    report.Row('GET system, 1 client', 'ms, p95', 2.0, 'stock', 3.0),
+    report.Row('vbmcd with 1 BMC', 'MiB of PSS', 36.0, 'stock', 44.0, 0.82),
+    report.Row('vbmcd with 10 BMCs', 'MiB of PSS', 39.0, 'stock', 98.0, 0.4),
+    report.Row('POST Reset On', 'API calls', 6, 'PUT start', 1, 6.0,
+               [6.0, 6.0], 11, [6] * 11),
+    report.Row('GET system, HTTPS, 1 client', 'a second', 1600.0, 'other',
+               reason='other: not served: it has no TLS'),
+    report.Row('IPMI commands to the BMC, one session', 'a second', 9000.0,
+               'go-ipmi', reason='go-ipmi: failed: it ended',
+               failed=['go-ipmi']),
+    report.Row('start to first answer, Redfish', 'ms, median', 250.0,
+               '22bf2c24', 500.0, 0.5),
+    report.Row('web page, first view of the login', 'ms, median', 240.0,
+               'GET /redfish', 60.0, 4.0, [3.5, 4.5], 21, [240.0] * 21),
+    report.Row('web page, first view of the login', 'kB', 24.0),
+    report.Row('first collection, 5000 VMs', 's', 3.0, 'list of the API',
+               2.0, 1.5),
+    report.Row('memory of a VM, 5000 VMs', 'KiB of PSS', 3.1),
+    report.Row('GET, cached, flood of IPMI packets', 'times without',
+               1.5),
+    *(report.Row(f'operator with {count} BMCs in shared pods', unit, value)
+      for count, calls in ((10, 0.0), (1000, 6.0))
+      for unit, value in (
+          ('s, all Ready', count / 25),
+          ('s of CPU until Ready', count / 33),
+          ('s of CPU until Ready, API server', count / 35),
+          ('MiB of PSS', 32 + count / 50), ('API calls a minute', calls),
+          ('ms, entry of a deleted BMC removed', 500.0)))]
 
 
-def document(result=RESULT, **more):
+def document(rows=ROWS, **more):
     """Return what ``--json`` writes."""
     return {'version': report.VERSION, **origin.describe(), 'quick': False,
-            'rows': [row.asdict() for row in report.rows(result)],
-            'series': report.series(result), **more}
+            'rows': [row.asdict() for row in rows],
+            'series': report.series(rows), **more}
 
 
 class RowsTestCase(base.BaseTestCase):
 
     def row(self, name, unit):
-        return next(row for row in report.rows(RESULT)
+        return next(row for row in ROWS
                     if (row.name, row.unit) == (name, unit))
-
-    def test_neighbour_and_ratio(self):
-        row = self.row('GET system, 1 client', 'ms, median')
-        self.assertEqual(('stock', 2.0, 0.5, [0.4, 0.6], 31),
-                         (row.neighbour, row.other, row.ratio, row.spread,
-                          row.rounds))
-
-    def test_side_that_was_not_measured(self):
-        row = self.row('emulator, all', 'MiB of PSS')
-        self.assertEqual((80.0, None, None),
-                         (row.value, row.neighbour, row.ratio))
-
-    def test_commands_have_the_spread_of_all_rounds(self):
-        row = self.row('IPMI commands in one session', 'a second')
-        self.assertEqual((6000.0, 6.0, [5.0, 7.0], 5),
-                         (row.value, row.ratio, row.spread, row.rounds))
 
     def test_shared_pods(self):
         what = 'operator with 1000 BMCs in shared pods'
@@ -117,7 +85,7 @@ class RowsTestCase(base.BaseTestCase):
 
     def test_targets_beside_a_neighbour(self):
         lines = [' '.join(line.split())
-                 for line in report.table(report.rows(RESULT)).splitlines()]
+                 for line in report.table(ROWS).splitlines()]
         self.assertIn('start to first answer, Redfish ms, median 250 500 '
                       '22bf2c24 0.50 ≤ 0.5 × 22bf2c24', lines)
         # That of the project and that of this neighbour.
@@ -127,7 +95,9 @@ class RowsTestCase(base.BaseTestCase):
                       'a second: go-ipmi: failed: it ended', lines)
 
     def test_table_of_a_page(self):
-        lines = report.rst(report.rows(RESULT), ['22bf2c24', 'go-ipmi'])
+        lines = report.rst(document(
+            compare={'22bf2c24': 'a', 'go-ipmi': 'b'}, commit='c' * 40))
+        self.assertTrue(lines.startswith('Commit cccccccc, 20'), lines)
         self.assertIn(
             '   "","","this","22bf2c24","go-ipmi","beside","target"\n', lines)
         for line in (
@@ -138,16 +108,16 @@ class RowsTestCase(base.BaseTestCase):
                 '"IPMI commands to the BMC, one session","a second","9000",'
                 '"","failed","","≥ 6000, ≥ 1 × go-ipmi"'):
             self.assertIn(f'   {line}\n', lines)
+        self.assertIn('notes::\n\n   not compared: GET system, HTTPS, ', lines)
 
-    def test_emulators_that_failed_in_the_middle(self):
-        part = {name: RESULT[name] for name in ('turns', 'rows')}
-        self.assertEqual(
-            [row.key for row in report.rows(RESULT)
-             if row.name == 'GET system, 1 client'],
-            [row.key for row in report.rows(part)][:3])
+    def test_note(self):
+        row = report.Row('GET', 'ms, p99', 2.0, 'twin', 1.0, 2.0,
+                         reason='twin: 9 answers in 3 s')
+        self.assertIn('note: GET, ms, p99: twin: 9 answers in 3 s',
+                      report.table([row, row]).splitlines())
 
     def test_table(self):
-        lines = report.table(report.rows(RESULT)).splitlines()
+        lines = report.table(ROWS).splitlines()
         self.assertIn(
             'POST Reset On API calls 6 1 PUT start 6.00 (6.00 to 6.00) ≤ 2',
             [' '.join(line.split()) for line in lines])
@@ -179,7 +149,7 @@ class JsonTestCase(base.BaseTestCase):
         self.path.write_text(json.dumps(document()))
         result = report.read(self.path)
         self.assertEqual(
-            [row.asdict() for row in report.rows(RESULT)],
+            [row.asdict() for row in ROWS],
             [report.from_dict(row).asdict() for row in result['rows']])
 
     def test_series(self):
