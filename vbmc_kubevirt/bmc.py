@@ -19,7 +19,6 @@ import math
 import socket
 import threading
 import typing
-import uuid
 
 from sushy_kubevirt.bmc import event_log
 from sushy_kubevirt.kube import blocking
@@ -169,8 +168,8 @@ class Bmc:
         order. ``ipmitool`` recognises it: in the order of SMBIOS, the variant
         of a UUID (RFC 4122: 8 to B) would be the version, which is at most 5.
         """
-        return (uuid.UUID(self._uuid).bytes[::-1] if self._uuid
-                else bytes(16))
+        return (bytes.fromhex(self._uuid.replace('-', ''))[::-1]
+                if self._uuid else bytes(16))
 
     def warm_reset(self) -> None:
         """Drop the state of commands that belongs to clients."""

@@ -18,6 +18,7 @@ import functools
 import heapq
 import logging
 import queue
+import re
 import threading
 import time
 import typing
@@ -50,6 +51,8 @@ Subscriber: typing.TypeAlias = (
     'abc.Callable[[ObjectKey, vm_state.VmState | None], None]')
 
 LOG = logging.getLogger(__name__)
+
+_UUID = re.compile('[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}')
 
 #: Number of objects kept unpacked: a Redfish or IPMI request reads its machine
 #: a dozen times.
@@ -674,6 +677,8 @@ def firmware_uuid(vm: objects.VirtualMachine) -> str | None:
 
 def normalized_uuid(text: typing.Any) -> str | None:
     """Return a UUID in lower case with hyphens; None for other text."""
+    if isinstance(text, str) and _UUID.fullmatch(text):
+        return text
     try:
         return str(uuid.UUID(text))
     except (ValueError, AttributeError, TypeError):

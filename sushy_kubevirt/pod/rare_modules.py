@@ -36,12 +36,14 @@ RARE = (
     'click', 'csv', 'decimal', 'difflib', 'email.header', 'gzip', 'html',
     'linecache', 'locale', 'logging.config', 'lzma', 'mimetypes',
     'multiprocessing', 'multiprocessing.connection', 'multiprocessing.context',
-    'pkgutil', 'shutil', 'ssl', 'tokenize', 'uuid',
-    'werkzeug.sansio.multipart', 'xml.etree.ElementTree', 'zipfile',
+    'pkgutil', 'platform', 'shutil', 'ssl', 'stringprep', 'tempfile',
+    'textwrap', 'tokenize', 'werkzeug.sansio.multipart',
+    'xml.etree.ElementTree', 'zipfile',
 )
 
 #: Modules whose importers take names of them: templates, forms, test clients,
-#: and servers other than `http_server`; and what uvicorn compares with.
+#: and servers other than `http_server`; what uvicorn compares with, and types
+#: of its annotations; cookies of sessions, and headers that are not ASCII.
 NAMES = {
     'flask.templating': (
         'DispatchingJinjaLoader', 'Environment',
@@ -49,9 +51,18 @@ NAMES = {
         'render_template_string', 'stream_template',
         'stream_template_string'),
     'configparser': ('RawConfigParser',),
+    'email.charset': ('Charset',),
     'importlib.metadata': ('version',),
+    'itsdangerous': ('BadSignature', 'URLSafeTimedSerializer'),
     'jinja2': ('BaseLoader', 'FileSystemLoader'),
     'pprint': ('pformat',),
+    'uuid': ('UUID',),
+    'uvicorn._types': (
+        'ASGI2Application', 'ASGI3Application', 'ASGIApplication',
+        'ASGIReceiveCallable', 'ASGIReceiveEvent', 'ASGISendCallable',
+        'ASGISendEvent', 'Environ', 'ExcInfo', 'HTTPRequestEvent',
+        'HTTPResponseBodyEvent', 'HTTPResponseStartEvent', 'HTTPScope',
+        'Scope', 'StartResponse', 'WSGIApp', 'WWWScope'),
     'uvicorn.main': ('Server', 'main', 'run'),
     'werkzeug.formparser': ('FormDataParser', 'default_stream_factory'),
     'werkzeug.serving': ('is_running_from_reloader', 'run_simple'),
