@@ -8,7 +8,6 @@ their id is the user id.
 from __future__ import annotations
 
 from collections import abc
-import dataclasses
 import functools
 import typing
 
@@ -22,8 +21,7 @@ from vbmc_kubevirt.ipmi import users
 _ROLES: dict[int, str] = {limit: role for role, limit in users.LIMITS.items()}
 
 
-@dataclasses.dataclass(frozen=True)
-class Slot:
+class Slot(typing.NamedTuple):
     """What there is for a user id.
 
     :param id: 1 to `BmcUsers.id_max`
@@ -41,8 +39,11 @@ class Slot:
     enabled: bool = False
     messaging: bool = True
     fixed: bool = False
-    password: bytes | None = dataclasses.field(default=None, repr=False)
+    password: bytes | None = None
     version: str = ''
+
+    def __repr__(self) -> str:
+        return f'Slot({self.id}, {self.name!r})'        # no password
 
 
 class BmcUsers(users.Users):

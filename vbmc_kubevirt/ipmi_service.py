@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 from concurrent import futures
-import dataclasses
 import functools
 import logging
 import typing
@@ -44,8 +43,7 @@ PING_SECONDS = 3
 GRACE_SECONDS = 7
 
 
-@dataclasses.dataclass(frozen=True)
-class Settings:
+class Settings(typing.NamedTuple):
     """Settings of IPMI.
 
     :ivar vm: 'namespace/name'

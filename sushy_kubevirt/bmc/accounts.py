@@ -19,7 +19,6 @@ process of the BMC can report them.
 from __future__ import annotations
 
 from collections import abc
-import dataclasses
 import datetime
 import logging
 import secrets
@@ -77,8 +76,7 @@ class NameTaken(errors.InvalidValue):
     """Another account has this user name."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Account:
+class Account(typing.NamedTuple):
     """A stored account.
 
     :param id: from `FIRST_ID` to `LAST_ID`
@@ -96,13 +94,16 @@ class Account:
     id: int
     version: str = ''
     name: str = ''
-    password: str | None = dataclasses.field(default=None, repr=False)
+    password: str | None = None
     role: str | None = None
     enabled: bool = False
     locked: bool = False
     change_required: bool = False
     redfish: bool = True
     ipmi: bool = True
+
+    def __repr__(self) -> str:
+        return f'Account({self.id}, {self.name!r})'     # no password
 
     @property
     def usable(self) -> bool:
@@ -112,8 +113,8 @@ class Account:
 
 
 #: Names of the fields that can be changed.
-_FIELDS = tuple(field.name for field in dataclasses.fields(Account)
-                if field.name not in ('id', 'version'))
+_FIELDS = tuple(field for field in Account._fields
+                if field not in ('id', 'version'))
 
 
 class Change(typing.NamedTuple):
@@ -324,7 +325,7 @@ class Accounts:
             before = accounts[number] if id_ else None
             if expected is not None:
                 _require(number, before, expected)
-            after = dataclasses.replace(before or Account(number), **values)
+            after = (before or Account(number))._replace(**values)
             if 'password' in values and 'change_required' not in values:
                 after = _changed_as_required(before, after)
             fields = [field for field in _FIELDS if before is None
@@ -332,8 +333,8 @@ class Accounts:
             if not fields:
                 outcomes.append((None, after))
                 return
-            after = dataclasses.replace(after, version=version)
-            entry = dataclasses.asdict(after)
+            after = after._replace(version=version)
+            entry = after._asdict()
             del entry['id']
             section[str(number)] = entry
             action = 'changed' if before else 'created'
@@ -357,7 +358,7 @@ def _changed_as_required(before: Account | None, after: Account) -> Account:
     if after.change_required and before and before.password == after.password:
         raise errors.InvalidValue('password', '…', message=(
             'The password must be changed; use another one'))
-    return dataclasses.replace(after, change_required=False)
+    return after._replace(change_required=False)
 
 
 def _free_id(accounts: abc.Mapping[int, Account | None],

@@ -11,7 +11,6 @@ guarantees this order within a resource.)
 from __future__ import annotations
 
 from collections import abc
-import dataclasses
 import datetime
 import json
 import typing
@@ -69,8 +68,7 @@ def _number(text: str | None) -> int:
     return int(text) if text and text.isdecimal() else 0
 
 
-@dataclasses.dataclass(frozen=True)
-class Cleared:
+class Cleared(typing.NamedTuple):
     """When a log was cleared.
 
     :param cleared_at: seconds since the epoch; 0 for never
@@ -89,7 +87,7 @@ class Cleared:
     host: str = ''
     version: int = 0
     latest: float = 0.0
-    deleted: dict[str, int] = dataclasses.field(default_factory=dict)
+    deleted: abc.Mapping[str, int] = {}
     deleted_at: float = 0.0
 
     def hides(self, event: objects.Json) -> bool:
@@ -145,7 +143,7 @@ class ClearedLogs:
         def change(old: Cleared) -> Cleared:
             if old.version > cleared.version:
                 return old
-            return dataclasses.replace(cleared, deleted={
+            return cleared._replace(deleted={
                 name: stored for name, stored in old.deleted.items()
                 if stored > cleared.version})
 
@@ -173,8 +171,7 @@ class ClearedLogs:
                     f'{MAX_DELETED} entries of the log of '
                     f'{machine.qualified_name} were deleted one by one; '
                     'clear the log')
-            return dataclasses.replace(old, deleted=deleted,
-                                       deleted_at=deleted_at)
+            return old._replace(deleted=deleted, deleted_at=deleted_at)
 
         self._update(machine, change, MAX_LENGTH)
 
@@ -205,7 +202,7 @@ def _latest(stored: typing.Any) -> float:
 
 
 def _encode(cleared: Cleared) -> objects.Json:
-    fields = dataclasses.asdict(cleared)
+    fields = cleared._asdict()
     fields['at'] = fields.pop('cleared_at')
     return fields
 

@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import collections
 from collections import abc
-import dataclasses
 import datetime
 import json
 import logging
@@ -77,8 +76,7 @@ _KINDS = (api_resources.VM.kind, api_resources.VMI.kind, 'DataVolume',
           'PersistentVolumeClaim')
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(typing.NamedTuple):
     """An entry of a log.
 
     :param id: name of the Kubernetes Event
@@ -93,7 +91,7 @@ class Entry:
     :param args: the message's arguments
     :param origin: path of the resource a Redfish event is about, else ''
     :param event: EventId of a Redfish event, else ''
-    :param count: how often it occurred
+    :param occurrences: how often it occurred
     :param raw: the SEL record that an IPMI client added, else b''
     """
 
@@ -108,7 +106,7 @@ class Entry:
     args: tuple[str, ...]
     origin: str = ''
     event: str = ''
-    count: int = 1
+    occurrences: int = 1
     raw: bytes = b''
 
 
@@ -510,8 +508,8 @@ def _crashed(event: objects.Json) -> str | None:
 def _stopped(entry: Entry) -> Entry:
     """Return the entry of a "crash" that was requested."""
     args = (*entry.args[:2], 'The VirtualMachineInstance was stopped.')
-    return dataclasses.replace(entry, severity='OK', args=args,
-                               text=event_registry.KUBERNETES.format(args))
+    return entry._replace(severity='OK', args=args,
+                          text=event_registry.KUBERNETES.format(args))
 
 
 def _theirs(event: objects.Json) -> Entry:
@@ -524,7 +522,7 @@ def _theirs(event: objects.Json) -> Entry:
             event.get('reason') or 'Event', text)
     return Entry(
         id=event['metadata']['name'], created=_created(event),
-        seconds=cleared_log.when(event), count=count,
+        seconds=cleared_log.when(event), occurrences=count,
         severity='OK' if event.get('type') == 'Normal' else 'Warning',
         text=event_registry.KUBERNETES.format(args), by=args[0],
         reason=args[1], message_id=event_registry.KUBERNETES.id, args=args)

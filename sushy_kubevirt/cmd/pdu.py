@@ -62,7 +62,8 @@ def _serve(path: str) -> None:
         access.namespace or 'default')
     # BMCs restore what one-time boots have changed.
     machines = cluster.Cluster(access, [namespace], options=options.Options(
-        settings.get('kubevirt_run_strategy') or options.Options.run_strategy,
+        settings.get('kubevirt_run_strategy')
+        or options.Options().run_strategy,
         reconcile=False))
     outlets = driver.Outlets(
         driver.KubeVirtDriver(machines), mapping,

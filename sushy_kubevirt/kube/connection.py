@@ -9,7 +9,6 @@ parses kubeconfigs.
 from __future__ import annotations
 
 from collections import abc
-import dataclasses
 import functools
 import logging
 import os
@@ -59,8 +58,7 @@ SOCKET_OPTIONS = [
 CLOSED = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)
 
 
-@dataclasses.dataclass(frozen=True)
-class Access:
+class Access(typing.NamedTuple):
     """Address, TLS settings and credentials valid at one moment.
 
     ``ca``, ``cert`` and ``key`` are PEM texts, ``authorization`` is the value
@@ -70,10 +68,10 @@ class Access:
     server: str
     ca: str | None = None
     cert: str | None = None
-    key: str | None = dataclasses.field(default=None, repr=False)
-    authorization: str | None = dataclasses.field(default=None, repr=False)
+    key: str | None = None
+    authorization: str | None = None
     token_file: str | None = None
-    proxy: str | None = dataclasses.field(default=None, repr=False)
+    proxy: str | None = None
     tls_server_name: str | None = None
     insecure: bool = False
     #: Headers by which the user acts as another one.
@@ -81,6 +79,9 @@ class Access:
     expiry: float | None = None
     namespace: str | None = None
     context: str | None = None
+
+    def __repr__(self) -> str:
+        return f'Access({self.server!r})'       # no credentials
 
     @property
     def transport(self) -> tuple[object, ...]:
@@ -285,8 +286,7 @@ class Connection:
         self._token_at = time.monotonic() + TOKEN_SECONDS
         header = f'Bearer {token}'
         if header != self._access.authorization:
-            self._access = dataclasses.replace(
-                self._access, authorization=header)
+            self._access = self._access._replace(authorization=header)
 
 
 def _from_files(paths: list[str], context: str | None

@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections import abc
 import contextlib
 import copy
-import dataclasses
 import logging
 import threading
 import typing
@@ -171,7 +170,7 @@ class Cluster:
         :param changes: fields of `options.Options`
         """
         cluster = copy.copy(self)
-        cluster.options = dataclasses.replace(self.options, **changes)
+        cluster.options = self.options._replace(**changes)
         cluster.client = self.client.with_options(cluster.options)
         cluster._machines = None    # they refer to this cluster
         cluster._origin = self

@@ -8,6 +8,7 @@ The `machine` package reads neither a file nor the environment for them.
 from __future__ import annotations
 
 import dataclasses
+import typing
 
 
 #: Valid values of `MediaOptions.size_margin`.
@@ -112,8 +113,7 @@ class MediaOptions(UrlOptions):
     probe_seconds: float = 10.0
 
 
-@dataclasses.dataclass(frozen=True)
-class Options:
+class Options(typing.NamedTuple):
     """Options of a `cluster.Cluster`. Times are in seconds."""
 
     #: Run strategy that replaces Halted at power-on. Under

@@ -8,7 +8,6 @@ API calls for a thousand entries as for one.
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import struct
 import threading
@@ -50,8 +49,7 @@ _CHANNEL_SHIFT = 12
 _LEVEL = constants.Privilege
 
 
-@dataclasses.dataclass(frozen=True)
-class _Records:
+class _Records(typing.NamedTuple):
     """The SEL as it was read.
 
     :param read_at: seconds of `time.monotonic`
@@ -225,8 +223,8 @@ class Sel(group.Group):
         with self._lock:
             period, records = self._known
             if records is not None:
-                self._known = _Known(period, dataclasses.replace(
-                    records, read_at=-math.inf))
+                self._known = _Known(period, records._replace(
+                    read_at=-math.inf))
 
     @group.command(0x46, 'Delete SEL Entry', _LEVEL.OPERATOR, 4, modifies=True)
     def delete(self, session: channel.Session, data: bytes) -> bytes:

@@ -187,7 +187,7 @@ def id_of(text: str) -> int:
 
 def key(entry: event_log.Entry) -> str:
     """Return what identifies an occurrence of an entry."""
-    return f'{entry.id}/{entry.count}'
+    return f'{entry.id}/{entry.occurrences}'
 
 
 def entry_id(entry_key: str) -> str:

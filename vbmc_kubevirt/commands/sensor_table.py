@@ -9,7 +9,6 @@ sensor has a number or thresholds. Sensor types and offsets are those of table
 from __future__ import annotations
 
 from collections import abc
-import dataclasses
 import typing
 
 from sushy_kubevirt.machine import boot
@@ -49,8 +48,7 @@ _BOOTED = {boot.Target.PXE: 2, boot.Target.HDD: 1,
            boot.Target.USB: 1, boot.Target.CD: 4, boot.Target.UEFI_HTTP: 4}
 
 
-@dataclasses.dataclass(frozen=True)
-class Sensor:
+class Sensor(typing.NamedTuple):
     """A sensor.
 
     :param number: its number

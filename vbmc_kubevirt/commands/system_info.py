@@ -8,7 +8,7 @@ most of them from KubeVirt, and clients can write names and URLs.
 from __future__ import annotations
 
 from collections import abc
-import dataclasses
+import typing
 
 from sushy_kubevirt.machine import machine
 from vbmc_kubevirt.commands import completion
@@ -38,8 +38,7 @@ LENGTH_MAX, _BLOCK, _HEAD = 255, 16, 2
 BLOCKS = -(-(_HEAD + LENGTH_MAX) // _BLOCK)
 
 
-@dataclasses.dataclass(frozen=True)
-class String:
+class String(typing.NamedTuple):
     """A string parameter.
 
     :param known: returns the value while no client has written one

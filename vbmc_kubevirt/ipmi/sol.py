@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import asyncio
 from collections import abc
-import dataclasses
 import typing
 
 from vbmc_kubevirt.ipmi import constants
@@ -48,7 +47,6 @@ DEACTIVATING = 0x10
 OVERRUN = 0x08
 
 
-@dataclasses.dataclass
 class Timing:
     """When packets are sent (table 26-5, parameters 3 and 4).
 
@@ -61,13 +59,12 @@ class Timing:
         `RETRY_SECONDS_MIN` in effect
     """
 
-    accumulate_seconds: float = 0.005
-    send_threshold: int = 1
-    retry_count: int = 7
-    retry_seconds: float = 0.5
+    accumulate_seconds = 0.005
+    send_threshold = 1
+    retry_count = 7
+    retry_seconds = 0.5
 
 
-@dataclasses.dataclass
 class Settings:
     """SOL configuration (section 26).
 
@@ -75,9 +72,11 @@ class Settings:
     :ivar privilege: needed to activate it
     """
 
-    enabled: bool = True
-    privilege: constants.Privilege = constants.Privilege.OPERATOR
-    timing: Timing = dataclasses.field(default_factory=Timing)
+    enabled = True
+    privilege = constants.Privilege.OPERATOR
+
+    def __init__(self) -> None:
+        self.timing = Timing()
 
 
 def _discard(payload: bytes) -> None:

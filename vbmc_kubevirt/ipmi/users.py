@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections import abc
-import dataclasses
+import typing
 
 from vbmc_kubevirt.ipmi import constants
 
@@ -21,8 +21,7 @@ LIMITS = {
 }
 
 
-@dataclasses.dataclass(frozen=True)
-class User:
+class User(typing.NamedTuple):
     """A user.
 
     Sessions hold the user with which they were opened and end when
@@ -37,9 +36,12 @@ class User:
 
     id: int
     name: bytes
-    password: bytes = dataclasses.field(repr=False)
+    password: bytes
     limit: constants.Privilege = constants.Privilege.ADMINISTRATOR
     enabled: bool = True
+
+    def __repr__(self) -> str:
+        return f'User({self.id}, {self.name!r})'        # no password
 
 
 class Users:

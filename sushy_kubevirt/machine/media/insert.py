@@ -15,7 +15,6 @@ starts, stops or reboots the VM or changes its boot order.
 
 from __future__ import annotations
 
-import dataclasses
 import logging
 import typing
 
@@ -77,8 +76,8 @@ def insert(machine: manager.Machine, device: model.Device,
     # an eject or a certificate.
     machine.write(lambda _state: None)
     if source.verify is None:
-        source = dataclasses.replace(
-            source, verify=ca_certificates.verify(machine, device))
+        source = source._replace(
+            verify=ca_certificates.verify(machine, device))
     media.cdi.require()
     medium = _present_medium(machine, device, source)
     if medium is None:

@@ -8,7 +8,6 @@ out what `reconciler` decides, where `options.Options.reconcile` is true.
 
 from __future__ import annotations
 
-import dataclasses
 import datetime
 import logging
 import threading
@@ -78,20 +77,19 @@ class Upload(typing.Protocol):
         ...
 
 
-@dataclasses.dataclass
 class _Vm:
     """What is known of one VM.
 
-    :param media: by device id
-    :param first_seen: time (`time.monotonic`) by condition, see `Manager.age`
-    :param searched: see `reconciler.Context`
+    :ivar media: by device id
+    :ivar first_seen: time (`time.monotonic`) by condition, see `Manager.age`
+    :ivar searched: see `reconciler.Context`
     """
 
-    machine: protocols.Machine
-    media: dict[str, model.Medium] = dataclasses.field(default_factory=dict)
-    first_seen: dict[abc.Hashable, float] = dataclasses.field(
-        default_factory=dict)
-    searched: set[str] = dataclasses.field(default_factory=set)
+    def __init__(self, machine: protocols.Machine) -> None:
+        self.machine = machine
+        self.media: dict[str, model.Medium] = {}
+        self.first_seen: dict[abc.Hashable, float] = {}
+        self.searched: set[str] = set()
 
 
 class Manager:

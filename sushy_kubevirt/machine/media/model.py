@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import enum
 import typing
 from urllib import parse
@@ -97,8 +96,7 @@ class ClientImage:
         return self._read(buffer)
 
 
-@dataclasses.dataclass(frozen=True)
-class Source:
+class Source(typing.NamedTuple):
     """An image to be inserted, as a client describes it.
 
     :param url: http or https URL, or that of a `ClientImage`
@@ -114,11 +112,14 @@ class Source:
 
     url: str
     username: str = ''
-    password: str = dataclasses.field(default='', repr=False)
+    password: str = ''
     write_protected: bool = True
     verify: bool | None = None
     method: str | None = None
     protocol: str | None = None
+
+    def __repr__(self) -> str:
+        return f'Source({self.url!r}, {self.username!r})'   # no password
 
 
 class Medium(typing.NamedTuple):

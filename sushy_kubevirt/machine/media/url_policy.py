@@ -245,8 +245,7 @@ def separate_credentials(source: model.Source) -> model.Source:
             'TransferProtocolType', source.protocol,
             message=f'TransferProtocolType {source.protocol} does not match '
             f'the scheme of the URL, {url.scheme}')
-    return dataclasses.replace(source, url=url.text, username=username,
-                               password=password)
+    return source._replace(url=url.text, username=username, password=password)
 
 
 def check(url: str | ParsedUrl, options: options.UrlOptions

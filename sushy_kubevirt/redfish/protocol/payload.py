@@ -11,7 +11,6 @@ to another shape (`Shape`).
 from __future__ import annotations
 
 from collections import abc
-import dataclasses
 import datetime
 import errno
 import functools
@@ -47,29 +46,26 @@ _DATE_TIME = re.compile(
 _WITHOUT_BODY = ('GET', 'HEAD', 'OPTIONS')
 
 
-@dataclasses.dataclass(frozen=True)
 class ReadOnly:
     """A property that the resource has and clients cannot set.
 
     :param why: sentence for the error message, optional
     """
 
-    why: str = ''
+    def __init__(self, why: str = '') -> None:
+        self.why = why
 
 
-@dataclasses.dataclass(frozen=True)
 class Range:
     """An integer.
 
     :param unit: for the error message, optional
     """
 
-    lowest: int
-    highest: int
-    unit: str = ''
+    def __init__(self, lowest: int, highest: int, unit: str = '') -> None:
+        self.lowest, self.highest, self.unit = lowest, highest, unit
 
 
-@dataclasses.dataclass(frozen=True)
 class Text:
     """A string.
 
@@ -79,13 +75,12 @@ class Text:
     :param secret: whether no response repeats it
     """
 
-    longest: int
-    pattern: str = '(?s:.*)'
-    form: str = ''
-    secret: bool = False
+    def __init__(self, longest: int, pattern: str = '(?s:.*)',
+                 form: str = '', secret: bool = False) -> None:
+        self.longest, self.pattern = longest, pattern
+        self.form, self.secret = form, secret
 
 
-@dataclasses.dataclass(frozen=True)
 class ListOf:
     """A list.
 
@@ -93,11 +88,10 @@ class ListOf:
     :param most: number of them
     """
 
-    kind: Kind
-    most: int = 1000
+    def __init__(self, kind: Kind, most: int = 1000) -> None:
+        self.kind, self.most = kind, most
 
 
-@dataclasses.dataclass(frozen=True)
 class Extension:
     """An object with an object for each vendor, such as ``Oem``.
 
@@ -107,7 +101,8 @@ class Extension:
     :param why: sentence for the error message
     """
 
-    why: str
+    def __init__(self, why: str) -> None:
+        self.why = why
 
 
 #: What a shape has for a property.

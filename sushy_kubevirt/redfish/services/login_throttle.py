@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import collections
 from collections import abc
-import dataclasses
 import hashlib
 import threading
 import time
@@ -56,12 +55,11 @@ _Key: typing.TypeAlias = tuple[str | bytes | None, str | None]
 PAIR, SOURCE, ACCOUNT = 3, 20, 50
 
 
-@dataclasses.dataclass
 class _Count:
     """Failures of one key; the time is that of the throttle's clock."""
 
-    failures: int = 0
-    last_failure: float = 0
+    failures = 0
+    last_failure = 0.0
 
 
 class Throttle:

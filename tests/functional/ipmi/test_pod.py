@@ -217,7 +217,7 @@ class ServeTest(ipmi_pod.PodTestCase):
                                where='virtualmachines$')
             self.sandbox.fault('break', verb='WATCH')
             self.until(lambda: pod.metric('virtbmc_cache_age_seconds')
-                       > options.Options.stale_seconds)
+                       > options.Options().stale_seconds)
             with futures.ThreadPoolExecutor(1) as pool:
                 asked = pool.submit(one, 'power status')
                 self.until(self.hits)

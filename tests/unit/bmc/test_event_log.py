@@ -233,7 +233,7 @@ class LogTestCase(base.BaseTestCase):
         self.assertEqual(['B', 'A'], self.reasons())
         entry = self.entries()[1]
         self.assertEqual((2, 'virt-handler (A): text (2 times)'),
-                         (entry.count, entry.text))
+                         (entry.occurrences, entry.text))
 
     def test_clear_hides_all_events_of_before(self):
         """Whatever their time, and also in the same second."""

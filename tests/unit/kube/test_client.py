@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Requests, and how responses and connection faults map to errors."""
 
-import dataclasses
 import socket
 from unittest import mock
 
@@ -185,7 +184,7 @@ class ClientTestCase(base.BaseTestCase):
         blocked = client.Client(
             connection.Connection(lambda: connection.Access(
                 server=f'http://127.0.0.1:{port}')),
-            dataclasses.replace(self.options, connect_timeout=0.2))
+            self.options._replace(connect_timeout=0.2))
         e = self.assertRaises(
             errors.Unavailable, blocked.action, api_resources.VM, 'default',
             'a', 'start')

@@ -3,7 +3,6 @@
 
 import asyncio
 import contextlib
-import dataclasses
 import http
 import json
 import os
@@ -103,7 +102,7 @@ class ConnectTest(WebSocketTestCase):
 
     async def test_credentials_are_renewed_once(self):
         old = await self.access(authorization='Bearer old')
-        new = dataclasses.replace(old, authorization='Bearer new')
+        new = old._replace(authorization='Bearer new')
         self.answers = [(401, 'expired')]
         await self.connect(old, new)
         self.assertEqual(['Bearer old', 'Bearer new'], [
@@ -262,7 +261,7 @@ class ConnectTest(WebSocketTestCase):
         for wrong in ({'ca': authority.Authority().pem},
                       {'tls_server_name': 'other.test'}):
             with self.assertRaises(errors.Unavailable):
-                await self.connect(dataclasses.replace(access, **wrong))
+                await self.connect(access._replace(**wrong))
 
 
 class ImportTest(unittest.TestCase):

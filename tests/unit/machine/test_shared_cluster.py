@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Clusters of single VMs over one cache."""
 
-import dataclasses
 import time
 
 from oslotest import base
@@ -80,7 +79,7 @@ class SharedClusterTestCase(base.BaseTestCase):
         self.api.put('virtualmachines', vm)
         made = cluster.Cluster(
             self.shared.connection, vm='other/a', shared=self.shared,
-            options=dataclasses.replace(self.options, watch_seconds=2000))
+            options=self.options._replace(watch_seconds=2000))
         self.addCleanup(made.close)
         made.wait_ready()
         self.until(lambda: self.watches('other'))

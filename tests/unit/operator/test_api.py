@@ -3,7 +3,6 @@
 
 import asyncio
 import contextlib
-import dataclasses
 import logging
 import threading
 import unittest
@@ -38,7 +37,7 @@ class ApiTestCase(unittest.IsolatedAsyncioTestCase):
 
     def new_api(self, before_write=lambda: None, **options):
         return api.Api(self.server.connection(), before_write,
-                       dataclasses.replace(api.CLIENT_OPTIONS, **options))
+                       api.CLIENT_OPTIONS._replace(**options))
 
     def respond(self, method, path=VM, code=200, body=None):
         self.server.rule(method, path, (

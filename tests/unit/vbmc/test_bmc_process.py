@@ -1,5 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
-import dataclasses
 import socket
 import unittest
 from unittest import mock
@@ -35,7 +34,7 @@ class BmcProcessTest(unittest.IsolatedAsyncioTestCase):
             self.assertEqual(('options', 'lab/vm', 'a/b'), connect.args[1:])
             user, = users.all()
             self.assertEqual((2, b'admin', b'p', 4, True),
-                             dataclasses.astuple(user))
+                             tuple(user))
 
     async def test_start_reports_port_in_use(self):
         one = bmc_process.BmcProcess(None, None, None, None, None, '')

@@ -9,7 +9,6 @@ event stream (DSP0266, "Server-sent events").
 from __future__ import annotations
 
 from collections import abc
-import dataclasses
 import re
 import typing
 
@@ -18,8 +17,7 @@ from sushy_kubevirt.redfish.services.events import event_record
 _Test: typing.TypeAlias = abc.Callable[[event_record.Record], bool]
 
 
-@dataclasses.dataclass(frozen=True)
-class Filter:
+class Filter(typing.NamedTuple):
     """The filtering properties of a subscription.
 
     An empty tuple does not restrict the events.

@@ -8,7 +8,6 @@ events.
 from __future__ import annotations
 
 from collections import abc
-import dataclasses
 import enum
 import json
 import re
@@ -65,8 +64,7 @@ class LimitReached(errors.Rejected):
     """An account has no room for more subscriptions, or for larger ones."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Subscription:
+class Subscription(typing.NamedTuple):
     """A subscription to events.
 
     :param id: Id of its resource
@@ -85,8 +83,7 @@ class Subscription:
     destination: str
     name: str = 'Event Subscription'
     context: str = ''
-    headers: tuple[tuple[str, str], ...] = dataclasses.field(
-        default=(), repr=False)
+    headers: tuple[tuple[str, str], ...] = ()
     filter: filters.Filter = filters.Filter()
     policy: Policy = Policy.BACKOFF
     verify: bool = False
@@ -94,11 +91,15 @@ class Subscription:
     created: str = ''
     owner: str = ''
 
+    def __repr__(self) -> str:
+        return f'Subscription({self.id!r}, {self.destination!r})'  # no headers
+
     def to_dict(self) -> objects.Json:
         """Return the fields but the id for JSON."""
-        fields = dataclasses.asdict(self)
+        fields = self._asdict()
         del fields['id']
-        return {**fields, 'policy': self.policy.value}
+        return {**fields, 'filter': self.filter._asdict(),
+                'policy': self.policy.value}
 
 
 def _parse_valid(id_: str, data: typing.Any) -> Subscription | None:
@@ -119,14 +120,14 @@ def _parse_subscription(id_: str, data: typing.Any) -> Subscription:
     filter_data = data.get('filter') or {}
     subscription = Subscription(
         id=id_, destination=data['destination'],
-        name=data.get('name') or Subscription.name,
+        name=data.get('name') or Subscription._field_defaults['name'],
         context=data.get('context', ''),
         headers=tuple((name, value)
                       for name, value in data.get('headers') or ()),
         filter=filters.Filter(**{
-            field.name: _parse_filter_field(field, filter_data[field.name])
-            for field in dataclasses.fields(filters.Filter)
-            if field.name in filter_data.keys()}),
+            name: _parse_filter_field(default, filter_data[name])
+            for name, default in filters.Filter._field_defaults.items()
+            if name in filter_data.keys()}),
         policy=Policy(data.get('policy', Policy.BACKOFF.value)),
         verify=bool(data.get('verify')),
         suspended=bool(data.get('suspended')),
@@ -140,10 +141,10 @@ def _parse_subscription(id_: str, data: typing.Any) -> Subscription:
     return subscription
 
 
-def _parse_filter_field(field: dataclasses.Field[typing.Any],
+def _parse_filter_field(default: bool | tuple[str, ...],
                         value: typing.Any) -> typing.Any:
     """Restore a field of a `filters.Filter` from the Secret."""
-    if isinstance(field.default, bool):
+    if isinstance(default, bool):
         wrong = not isinstance(value, bool)
     else:
         wrong = not isinstance(value, list) or not all(map(_is_text, value))
@@ -233,7 +234,7 @@ class Subscriptions:
         def edit(section: objects.Json) -> None:
             before = _parse_valid(id_, section.get(id_))
             if before is not None:
-                self._store(section, dataclasses.replace(before, **fields))
+                self._store(section, before._replace(**fields))
 
         return _parse_valid(id_, self._state.update(_SECTION, edit).get(id_))
 

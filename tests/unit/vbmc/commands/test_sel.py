@@ -23,7 +23,8 @@ def entry(name, message=registry.POWERED_ON, args=('a/vm',), second=0, count=1,
     return event_log.Entry(
         id=name, created='', seconds=NOW + second + 0.5,
         severity=severity or message.severity, text='', by='',
-        reason=reason, message_id=message.id, args=args, count=count, raw=raw)
+        reason=reason, message_id=message.id, args=args,
+        occurrences=count, raw=raw)
 
 
 class SelTestCase(bmc_case.BmcTestCase):

@@ -160,7 +160,7 @@ class DeliveryTestCase(base.BaseTestCase):
         past = [self.record(str(number)) for number in range(4)]
         self.delivery.refresh(past[:2])
         self.assertEqual(('/a', ['0', '1']), self.next_delivery())
-        self.subscriptions[0] = dataclasses.replace(one, suspended=True)
+        self.subscriptions[0] = one._replace(suspended=True)
         self.delivery.refresh(past)
         self.assert_no_delivery()
         self.subscriptions[0] = one
