@@ -2,7 +2,6 @@
 """The command ``tools/bench``."""
 
 import argparse
-import dataclasses
 import json
 import signal
 import sys
@@ -18,15 +17,10 @@ def parser():
     """Return the parser of the command line."""
     made = argparse.ArgumentParser(
         prog='tools/bench',
-        description='Measure the emulators of this project beside the stock '
-        'ones, interleaved, on this machine, the BMC of a VM and its web '
-        'page, an emulator of thousands of VMs, one process with many BMCs, '
-        'the operator with its BMCs, without and with shared pods, '
-        'clusters of virtual bare metal, and the sandbox. Takes half an '
-        'hour; prints a table, and JSON on request. Times depend on the '
-        'machine and its other load: compare the ratios to what was '
-        'measured in the same run. See '
-        'doc/source/reference/benchmarks.rst.')
+        description='Measure the programs of this project beside others, '
+        'in turn, on this machine. Takes half an hour; prints a table. Times '
+        'depend on the machine and its other load: compare the ratios. '
+        'doc/source/reference/benchmarks.rst says what is measured.')
     made.add_argument('--json', metavar='FILE',
                       help='write the figures there; - is standard output, '
                       'with the table on standard error. '
@@ -40,33 +34,29 @@ def parser():
                                *plan.BMC_PARTS),
                       help='measure one part; may be repeated. An emulator '
                       '(ours or stock); the BMC of a VM (bmc, or one of '
-                      f'{", ".join(plan.BMC_PARTS)}), or the same while other '
-                      'containers take all CPU (contention; needs root), or '
-                      'its web page in Chromium (web); an emulator of '
-                      'thousands of VMs (scale); one process with many BMCs '
-                      '(shared); the operator, or the operator with shared '
-                      'pods that are simulated (placement); clusters of '
-                      'virtual bare metal (cluster); the sandbox (beside '
-                      'kube-apiserver with etcd, if the variables '
-                      'KUBE_APISERVER and ETCD name the programs)')
+                      f'{", ".join(plan.BMC_PARTS)}); the same while other '
+                      'containers take all CPU (contention; needs root); its '
+                      'page in Chromium (web); an emulator of thousands of '
+                      'VMs (scale); one process with many BMCs (shared); the '
+                      'operator, or that with simulated shared pods '
+                      '(placement); clusters of virtual bare metal (cluster); '
+                      'the sandbox (beside kube-apiserver with etcd, if the '
+                      'variables KUBE_APISERVER and ETCD name the programs)')
     made.add_argument('--vms', metavar='N', type=_number, action='append',
                       help='number of VMs of --only scale; may be repeated '
                       '(default: 5000 and 10000)')
     made.add_argument('--bmcs', metavar='N', type=_number, action='append',
                       help='number of BMCs of --only placement; may be '
-                      'repeated (default: 10, 100 and 1000; 10000 take ten '
-                      'minutes more)')
+                      'repeated (default: 10, 100 and 1000)')
     made.add_argument('--compare', metavar='COMMAND', action='append',
                       default=[],
                       help='measure the BMC of a VM, or the parts of --only, '
                       'in alternating rounds with the BMC agent that COMMAND '
-                      'runs on the same API server; may be repeated. It gets '
-                      'what it needs in variables BENCH_*. Another version '
-                      'of this project is "tests/bench/agents/project '
-                      'FOLDER", with the folder of its programs. Of '
-                      'operator and placement only such a version is '
-                      'measured. Of the sandbox COMMAND is that of another '
-                      'one')
+                      'runs; may be repeated. Another version of this '
+                      'project is "tests/bench/agents/project FOLDER", with '
+                      'the folder of its programs, and the only one for '
+                      'operator and placement. Of the sandbox COMMAND is '
+                      'that of another one')
     made.add_argument('--as', metavar='NAME', action='append', default=[],
                       dest='names',
                       help='what the table calls the agent of the --compare '
@@ -139,9 +129,9 @@ def measure(options):
 
     sizes = plan.QUICK if options.quick else plan.FULL
     if options.vms:
-        sizes = dataclasses.replace(sizes, vms=tuple(options.vms))
+        sizes = sizes._replace(vms=tuple(options.vms))
     if options.bmcs:
-        sizes = dataclasses.replace(sizes, placed=tuple(options.bmcs))
+        sizes = sizes._replace(placed=tuple(options.bmcs))
     head = {'version': report.VERSION, **origin.describe(),
             'quick': options.quick}
     if options.compare:

@@ -237,31 +237,18 @@ class Agent(fixtures.Fixture):
         return next((name for name in ('https', 'http')
                      if name not in self.missing), None)
 
-    def ask(self, protocol, method, path, body=None, headers=None):
+    def ask(self, protocol, method, path, body=None):
         """Send one request on a connection of its own.
 
         :returns: status code, headers, and body as bytes
         """
-        connection = self._connect(protocol)
-        try:
-            return self._ask(connection, method, path, body, headers)
-        finally:
-            connection.close()
+        with self._client(protocol) as client:
+            return client.send(method, path, body)
 
-    def _connect(self, protocol):
-        make = (http.client.HTTPConnection if protocol == 'http' else
-                functools.partial(http.client.HTTPSConnection,
-                                  context=self.context))
-        return make(ADDRESS, self.ports[protocol], timeout=START)
-
-    def _ask(self, connection, method, path, body=None, headers=None):
-        connection.request(
-            method, path, None if body is None else json.dumps(body), {
-                **self.headers, **(headers or {}),
-                **({} if body is None else
-                   {'Content-Type': 'application/json'})})
-        answer = connection.getresponse()
-        return answer.status, answer.headers, answer.read()
+    def _client(self, protocol):
+        return load.Client(
+            f'{protocol}://{ADDRESS}:{self.ports[protocol]}', self.headers,
+            self.context, START)
 
     @property
     def headers(self):
@@ -303,40 +290,25 @@ class Agent(fixtures.Fixture):
             (ADDRESS, self.ports[protocol]), self.path, self.headers,
             self.context if protocol == 'https' else None, varies)
 
+    @functools.cached_property
+    def kept(self):
+        """A `load.Client`, whose connection is kept if the server keeps it."""
+        return self._client(self.protocol)
+
     def power_on(self):
-        """Send a POST of Reset ``On``, on a connection that is kept if the
-        server keeps it.
+        """Send a POST of Reset ``On``, on the connection that is kept.
 
         :raises: `load.Refused`
         """
-        self._ask_kept('POST', self.path + '/Actions/ComputerSystem.Reset',
-                       {'ResetType': 'On'})
+        self.kept.ask('POST', self.path + '/Actions/ComputerSystem.Reset',
+                      {'ResetType': 'On'})
 
     def power_state(self) -> str:
         """Return the PowerState of the system, on the same connection.
 
         :raises: `load.Refused`
         """
-        return json.loads(self._ask_kept('GET', self.path))['PowerState']
-
-    def _ask_kept(self, method, path, body=None):
-        kept, self._kept = self._kept, None
-        try:
-            connection = kept or self._connect(self.protocol)
-            code, _, data = self._ask(connection, method, path, body)
-        except ConnectionError:
-            # A server may close a persistent connection between two requests,
-            # but not a new one.
-            if kept is None:
-                raise
-            return self._ask_kept(method, path, body)
-        self._kept = connection
-        if code >= 300:
-            raise load.Refused(f'{method} {path}: {code}: {data[:500]}')
-        return data
-
-    #: Connection of `_ask_kept`.
-    _kept = None
+        return self.kept.json('GET', self.path)['PowerState']
 
     # Processes
 

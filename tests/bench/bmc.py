@@ -38,8 +38,6 @@ DIRECT = 'PUT start'
 def measure(sizes, say, others=(), parts=None):
     """Measure this project's BMC, and other ones.
 
-    :param sizes: :class:`tests.bench.plan.Sizes`
-    :param say: function that gets the name of each part when it begins
     :param others: pairs of the command of another agent and what it is
         called; the stock emulator if there are none
     :param parts: keys of `PARTS`; None for all
@@ -251,35 +249,30 @@ def _start(one, parts, has_account, env=None):
                    for part in parts), another.process.output
 
 
-def _starts(agents, sizes, say):
-    for protocols, parts, has_account in _STARTED:
-        what = 'start to first answer, ' + protocols
-
-        def turn(one):
-            return {(what, 'ms, median'):
-                    1000 * _start(one, parts, has_account)[0]}
-
-        yield from _turns(what, agents, sizes.bmc_starts, (*parts, 'start'),
-                          turn, say)
+def _time(what, parts, has_account, one):
+    return {(what, 'ms, median'): 1000 * _start(one, parts, has_account)[0]}
 
 
-def _imports(agents, sizes, say):
+def _import(what, parts, has_account, one):
     """Have Python tell what it imports, python(1), -X importtime."""
+    times = re.findall(r'(?m)^import time: *([0-9]+) \|', _start(
+        one, parts, has_account, {'PYTHONPROFILEIMPORTTIME': '1'})[1])
+    # Others are not written in Python.
+    return {(what, 'modules'): len(times),
+            (what, 'ms'): sum(map(int, times)) / 1000} if times else {}
+
+
+def _starts(what, turn, agents, sizes, say):
     for protocols, parts, has_account in _STARTED:
-        what = 'imports until the first answer, ' + protocols
-
-        def turn(one):
-            times = re.findall(
-                r'(?m)^import time: *([0-9]+) \|', _start(
-                    one, parts, has_account,
-                    {'PYTHONPROFILEIMPORTTIME': '1'})[1])
-            # Others are not written in Python.
-            return {(what, 'modules'): len(times),
-                    (what, 'ms'): sum(map(int, times)) / 1000} if times else {}
-
-        yield from _turns(what, agents, 1, (*parts, 'start'), turn, say)
+        name = f'{what}, {protocols}'
+        yield from _turns(
+            name, agents, sizes.bmc_starts if turn is _time else 1,
+            (*parts, 'start'), functools.partial(
+                turn, name, parts, has_account), say)
 
 
 #: Functions of (agents, sizes, say) that return rows.
 PARTS = {'memory': _memory, 'get': _gets, 'ipmi': _commands, 'power': _power,
-         'start': _starts, 'imports': _imports}
+         'start': functools.partial(_starts, 'start to first answer', _time),
+         'imports': functools.partial(
+             _starts, 'imports until the first answer', _import)}

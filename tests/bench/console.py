@@ -22,8 +22,6 @@ from tests.fixtures import terminal
 def measure(ours, sizes):
     """Measure a console, a key at KubeVirt's WebSocket, and the memory.
 
-    :param ours: :class:`tests.bench.subjects.Ours`
-    :param sizes: :class:`tests.bench.plan.Sizes`
     :returns: iterator of `report.Row`
     """
     name = ours.sandbox.list('virtualmachines')[0]['metadata']['name']
@@ -42,7 +40,7 @@ def measure(ours, sizes):
     client.wait(b'SOL Session operational')
     client.say(b'', b'# ')
     sizes_of_bmc.append(memory.pss(pod.process.pid))
-    times = [1000 * _key(client) for _ in range(sizes.keys)]
+    times = load.times(lambda: _key(client), sizes.keys)
     client.say(b'', b'# ')
     command = b'print %d\r' % sizes.console_bytes
     mark = client.mark()
@@ -58,8 +56,8 @@ def measure(ours, sizes):
     client.send(b'\r~.')
     client.wait_end()
     what = 'serial console, key and echo'
-    yield report.Row(what, 'ms, median', statistics.median(times))
-    yield report.Row(what, 'ms, p95', load.percentile(times, 95))
+    yield report.Row(what, 'ms, median', 1000 * statistics.median(times))
+    yield report.Row(what, 'ms, p95', 1000 * load.percentile(times, 95))
     yield report.Row('the same without the BMC', 'ms, median',
                      _kubevirt(ours, name, sizes))
     for what, size in zip(('BMC, no console', 'BMC, open console',
@@ -68,23 +66,16 @@ def measure(ours, sizes):
 
 
 def _key(client):
-    begin = time.perf_counter()
     mark = client.mark()
     client.send(b'x')
     while client.mark() == mark:
         client.read(time.monotonic() + 10)
-    return time.perf_counter() - begin
 
 
 def _kubevirt(ours, name, sizes):
     socket = console.connect(ours.sandbox, console.url(ours.sandbox, name))
     try:
-        times = []
-        for _ in range(sizes.keys):
-            begin = time.perf_counter()
-            socket.send_binary(b'x')
-            socket.recv()
-            times.append(time.perf_counter() - begin)
-        return 1000 * statistics.median(times)
+        return load.median_ms(
+            lambda: (socket.send_binary(b'x'), socket.recv()), sizes.keys)
     finally:
         socket.shutdown()

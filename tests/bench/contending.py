@@ -17,7 +17,6 @@ import pathlib
 import signal
 import sys
 import time
-import timeit
 
 import fixtures
 import psutil
@@ -166,8 +165,6 @@ def measure(sizes, say, others=()) -> Iterator[report.Row]:
     All versions are asked at the same time: beside the other containers they
     take a hundredth of the CPU from each other.
 
-    :param sizes: :class:`tests.bench.plan.Sizes`
-    :param say: function that gets each figure when it is measured
     :param others: pairs of the command of another agent and what it is called
     :returns: rows; the neighbours are the others, and the same BMC on an idle
         machine. The reason of one tells if a p99 is of less than a hundred
@@ -258,7 +255,8 @@ def _answers(where, sizes, seconds, say, few, measured) -> rounds.Figures:
         name = f'{kind}, {where}'
         with context(measured, sizes.contention_answers) as send:
             times = _times(send, sizes.contention_answers, seconds)
-        figures[name, 'ms, p99'] = p99 = load.percentile(times, 99)
+        figures[name, 'ms, p99'] = p99 = (
+            1000 * load.percentile(times, 99))
         note = f'{measured.name}: {len(times)} answers'
         say(f'contention: {name}: {note}, p99 {p99:.3g} ms')
         if len(times) < min(100, sizes.contention_answers):
@@ -268,14 +266,14 @@ def _answers(where, sizes, seconds, say, few, measured) -> rounds.Figures:
 
 
 def _times(send, count: int, seconds: float) -> list[float]:
-    """Return the milliseconds of calls, at least one.
+    """Return the seconds of calls, at least one.
 
     :param count: most calls
     :param seconds: after which no further one begins
     """
     times, end = [], time.perf_counter() + seconds
     while not times or (len(times) < count and time.perf_counter() < end):
-        times.append(1000 * timeit.timeit(send, number=1))
+        times += load.times(send, 1)
     return times
 
 

@@ -6,8 +6,9 @@ operator and the API. ``kubectl`` applies the same manifests in turn, and waits
 until the same BMCs are ready: what remains is the command's own part.
 """
 
+import functools
+import itertools
 import pathlib
-import statistics
 import subprocess
 import time
 
@@ -19,6 +20,7 @@ from kubevirt_sandbox.testing import process
 from tests.bench import enrolling
 from tests.bench import operating
 from tests.bench import report
+from tests.bench import rounds
 
 _TIMEOUT = 1800
 
@@ -78,33 +80,16 @@ class Nodes(fixtures.Fixture):
         return time.monotonic() - began
 
 
-def _pair(cluster, sizes):
-    """Apply nodes by the command and by kubectl, in turn.
-
-    :returns: durations of both in seconds, medians
-    """
-    times = {'command': [], 'kubectl': []}
-    for number in range(sizes.declarations):
-        for way in list(times)[::-1 if number % 2 else 1]:
-            with Nodes(cluster, f'{way}-{number}', sizes.nodes) as nodes:
-                times[way].append(nodes.run('apply')[1] if way == 'command'
-                                  else nodes.by_kubectl())
-    return {way: statistics.median(each) for way, each in times.items()}
-
-
-def _single(cluster, count):
-    """Return the seconds of each step in the life of one cluster."""
-    with Nodes(cluster, 'one', count) as nodes:
-        return {'apply': nodes.run('apply')[1],
-                'unchanged': nodes.run('apply')[1],
-                'teardown': nodes.teardown()[1]}
+def _apply(cluster, number, sizes, what, way):
+    """Apply nodes by the command or by kubectl."""
+    with Nodes(cluster, f'{way}-{next(number)}', sizes.nodes) as nodes:
+        return {(what, 's, median'): nodes.by_kubectl() if way == 'kubectl'
+                else nodes.run('apply')[1]}
 
 
 def measure(sizes, say):
     """Measure the command.
 
-    :param sizes: :class:`tests.bench.plan.Sizes`
-    :param say: function that gets the name of each part when it begins
     :returns: iterator of `report.Row`: what ``sizes.nodes`` nodes and single
         clusters took, and their enrolment, see `enrolling`. None without
         kubectl
@@ -113,21 +98,18 @@ def measure(sizes, say):
         say('clusters: skipped, because kubectl is not installed')
         return
     with operating.Cluster('pretended') as cluster:
-        say(f'clusters: {sizes.nodes} nodes, by the command and by kubectl')
-        pair = _pair(cluster, sizes)
-        yield report.Row(
-            f'apply {sizes.nodes} nodes', 's, median', pair['command'],
-            'kubectl', pair['kubectl'], pair['command'] / pair['kubectl'])
+        what = f'apply {sizes.nodes} nodes'
+        number = itertools.count()
+        yield from rounds.compare(what, [
+            rounds.Side(way, functools.partial(
+                _apply, cluster, number, sizes, what, way))
+            for way in ('ours', 'kubectl')], sizes.declarations, say)
         for count in sizes.clusters:
             say(f'clusters: {count} nodes')
-            for step, seconds in _single(cluster, count).items():
-                yield report.Row(f'{step}, {count} nodes', 's', seconds)
+            with Nodes(cluster, 'single', count) as nodes:
+                for step, seconds in (('apply', nodes.run('apply')[1]),
+                                      ('unchanged', nodes.run('apply')[1]),
+                                      ('teardown', nodes.teardown()[1])):
+                    yield report.Row(f'{step}, {count} nodes', 's', seconds)
     say(f'clusters: enrol {sizes.enrolled} nodes')
-    enrolled = enrolling.measure(sizes.enrolled)
-    what = f'enrol {sizes.enrolled} nodes'
-    for name, unit, key in (
-            (what, 's', 'enrol_s'),
-            (what + ', the client', 's of CPU', 'client_cpu_s'),
-            (what + ', Ironic', 's of CPU', 'ironic_cpu_s'),
-            (f'unchanged, {sizes.enrolled} nodes in Ironic', 's', 'again_s')):
-        yield report.Row(name, unit, enrolled[key])
+    yield from enrolling.measure(sizes.enrolled)

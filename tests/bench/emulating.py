@@ -21,29 +21,32 @@ from tests.fixtures import vbmcd
 NAMES = 'ours', 'stock'
 
 
-def _get(subject, sizes):
-    with load.Client(subject.emulator.url) as client:
-        return load.get(client, subject.paths[0], sizes.get), None
+def _serial(work, size):
+    """Return the turn of one client, with the number of its requests."""
+    def turn(subject, sizes):
+        with load.Client(subject.emulator.url) as client:
+            return work(client, subject.paths[0], getattr(sizes, size)), None
+
+    return turn
 
 
-def _get_parallel(subject, sizes):
-    return load.parallel(subject.emulator.url, subject.paths, load.get,
-                         sizes.get_parallel)
+def _parallel(work, size):
+    """Return the turn of four clients, with the number of requests of each."""
+    return lambda subject, sizes: load.parallel(
+        subject.emulator.url, subject.paths, work, getattr(sizes, size))
 
 
-def _get_secured(subject, sizes, headers):
-    with load.Client(subject.secured.url, headers) as client:
-        # The first request verifies the password; it is not measured.
-        load.get(client, subject.paths[0], 1)
-        return load.get(client, subject.paths[0], sizes.get), None
+def _secured(headers):
+    """Return the turn of one client with the headers of a subject."""
+    def turn(subject, sizes):
+        with load.Client(subject.secured.url, headers(subject)) as client:
+            # The first request verifies the password; it is not measured.
+            return load.get(client, subject.paths[0], sizes.get + 1)[1:], None
+
+    return turn
 
 
-def _get_session(subject, sizes):
-    return _get_secured(subject, sizes, subject.session())
-
-
-def _get_basic(subject, sizes):
-    return _get_secured(subject, sizes, subject.basic())
+_get = _serial(load.get, 'get')
 
 
 def _log_in(subject, sizes):
@@ -56,31 +59,18 @@ def _log_in(subject, sizes):
             sizes.get), None
 
 
-def _reset(subject, sizes):
-    with load.Client(subject.emulator.url) as client:
-        return load.reset(client, subject.paths[0], sizes.reset), None
-
-
-def _reset_parallel(subject, sizes):
-    return load.parallel(subject.emulator.url, subject.paths, load.reset,
-                         sizes.reset_parallel)
-
-
-def _ipmi(subject, sizes):
-    return load.ipmi(subject.bmc, sizes.ipmi, vbmcd.ipmitool), None
-
-
 #: Functions that execute one turn of a measurement, by its name. They get
 #: (subject, sizes) and return (times, rate or None).
 TURNS = {
     'GET system, 1 client': _get,
-    'GET system, 4 clients': _get_parallel,
-    'GET system, session': _get_session,
-    'GET system, Basic': _get_basic,
+    'GET system, 4 clients': _parallel(load.get, 'get_parallel'),
+    'GET system, session': _secured(lambda subject: subject.session()),
+    'GET system, Basic': _secured(lambda subject: subject.basic()),
     'log in (stock: GET system)': _log_in,
-    'POST reset, 1 client': _reset,
-    'POST reset, 4 clients': _reset_parallel,
-    'ipmitool power status': _ipmi,
+    'POST reset, 1 client': _serial(load.reset, 'reset'),
+    'POST reset, 4 clients': _parallel(load.reset, 'reset_parallel'),
+    'ipmitool power status': lambda subject, sizes: (
+        load.ipmi(subject.bmc, sizes.ipmi, vbmcd.ipmitool), None),
 }
 
 
@@ -88,8 +78,6 @@ def measure(names, sizes, say):
     """Compare ours with the stock ones.
 
     :param names: which of `NAMES` to measure
-    :param sizes: :class:`tests.bench.plan.Sizes`
-    :param say: function that gets the name of each part when it begins
     :returns: iterator of `report.Row`
     """
     with fixtures.CompoundFixture([]) as holder:

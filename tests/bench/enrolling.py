@@ -17,6 +17,7 @@ from sushy_kubevirt.cluster.ironic import provision
 from sushy_kubevirt.cluster import model
 from sushy_kubevirt.remote import endpoint
 from tests.bench import processor
+from tests.bench import report
 from tests.fixtures import ironic
 from tests.fixtures import redfish_pod
 from tests.fixtures import sandbox
@@ -29,22 +30,19 @@ class Nodes(fixtures.Fixture):
     """An Ironic, and nodes to enrol in it.
 
     :param count: number of nodes
-    :param config: see `ironic.Ironic`
     """
 
-    def __init__(self, count, config=None):
+    def __init__(self, count):
         super().__init__()
         self.count = count
-        self.config = config
 
     def _setUp(self):
         cluster = self.useFixture(sandbox.Sandbox(vms=_PODS))
         self.pods = [self.useFixture(redfish_pod.RedfishPod(
             cluster, f'vm-{index}')) for index in range(_PODS)]
+        # Only what enrolment causes is to be measured.
         self.ironic = self.useFixture(ironic.Ironic({
-            # Only what enrolment causes is to be measured.
-            'conductor': {'sync_power_state_interval': 3600},
-            **(self.config or {})}))
+            'conductor': {'sync_power_state_interval': 3600}}))
         self.client = client.Client(
             types.SimpleNamespace(baremetal=self.ironic.baremetal))
 
@@ -82,19 +80,18 @@ class Nodes(fixtures.Fixture):
         return time.process_time(), processor.seconds(self.ironic.process.pid)
 
 
-def measure(count, config=None):
+def measure(count):
     """Enrol nodes, and check them.
 
     :param count: number of nodes
-    :param config: see `ironic.Ironic`
-    :returns: dictionary of seconds: ``enrol_s``, ``again_s``, and of processor
-        time while they were enrolled, ``client_cpu_s`` and ``ironic_cpu_s``
+    :returns: iterator of `report.Row`
     """
-    with Nodes(count, config) as enrolled:
+    what = f'enrol {count} nodes'
+    with Nodes(count) as enrolled:
         before = enrolled.processor_time()
-        result = {'nodes': count, 'enrol_s': enrolled.enrol()}
-        result['client_cpu_s'], result['ironic_cpu_s'] = (
-            after - earlier for after, earlier in zip(
-                enrolled.processor_time(), before))
-        result['again_s'] = enrolled.enrol()
-    return result
+        yield report.Row(what, 's', enrolled.enrol())
+        for name, earlier, after in zip(('the client', 'Ironic'), before,
+                                        enrolled.processor_time()):
+            yield report.Row(f'{what}, {name}', 's of CPU', after - earlier)
+        yield report.Row(f'unchanged, {count} nodes in Ironic', 's',
+                         enrolled.enrol())

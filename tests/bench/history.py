@@ -6,9 +6,9 @@ in the same run are compared. Memory and numbers of calls are compared as
 they are.
 """
 
-import dataclasses
 import json
 import statistics
+from typing import NamedTuple
 
 from tests.bench import origin
 from tests.bench import report
@@ -25,8 +25,7 @@ COUNTED = ('MiB of PSS', 'KiB of PSS', 'API calls', 'API calls a minute',
 THRESHOLD = 10
 
 
-@dataclasses.dataclass(frozen=True)
-class Regression:
+class Regression(NamedTuple):
     """A row that became worse.
 
     :param row: `report.Row` of the last run

@@ -18,8 +18,6 @@ def measure(ours, sizes):
 
     Both end when a watch reports that the DataVolume has succeeded.
 
-    :param ours: :class:`tests.bench.subjects.Ours`
-    :param sizes: :class:`tests.bench.plan.Sizes`
     :returns: iterator of `report.Row`
     """
     cdi, insert, post = [], [], []

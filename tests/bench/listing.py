@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Time to list sensors and a long event log by ``ipmitool``."""
 
-import statistics
 import time
 
+from tests.bench import load
 from tests.bench import report
 from tests.fixtures import vbmcd
 
@@ -18,8 +18,6 @@ def measure(ours, sizes):
 
     Each time is that of a whole command, including its start.
 
-    :param ours: :class:`tests.bench.subjects.Ours`
-    :param sizes: :class:`tests.bench.plan.Sizes`
     :returns: iterator of `report.Row`
     """
     vm = ours.sandbox.vm(ours.bmc.name.rpartition('/')[2])
@@ -42,14 +40,12 @@ def measure(ours, sizes):
 
 
 def _median(bmc, sizes, *words, lines=None):
-    times = []
-    for _ in range(sizes.listings):
-        begin = time.perf_counter()
-        found = _run(bmc, *words).splitlines()
-        times.append(time.perf_counter() - begin)
-        if lines is not None and len(found) != lines:
-            raise RuntimeError(f'{len(found)} records, not {lines}')
-    return 1000 * statistics.median(times)
+    def run():
+        found = len(_run(bmc, *words).splitlines())
+        if lines is not None and found != lines:
+            raise RuntimeError(f'{found} records, not {lines}')
+
+    return load.median_ms(run, sizes.listings)
 
 
 def _run(bmc, *words):

@@ -7,10 +7,14 @@ on the same processors.
 """
 
 import concurrent.futures
+import contextlib
+import functools
 import http.client
+import itertools
 import json
 import statistics
 import time
+import timeit
 import urllib.parse
 
 #: Time limit of a response, in seconds.
@@ -23,22 +27,35 @@ def percentile(values, percent):
         values, n=100, method='inclusive')[percent - 1]
 
 
+def times(action, count):
+    """Return the seconds of each of ``count`` calls, a list."""
+    return timeit.repeat(action, number=1, repeat=count)
+
+
+def median_ms(action, count):
+    """Return the median of the milliseconds of ``count`` calls."""
+    return 1000 * statistics.median(times(action, count))
+
+
 class Refused(Exception):
     """The response has no success code."""
 
 
 class Client:
-    """One connection to an HTTP server.
+    """One connection to an HTTP server, which is kept if the server keeps it.
 
-    :param url: URL of the server.
-    :param headers: dictionary of headers for all requests.
+    :param url: URL of the server
+    :param headers: dictionary of headers for all requests
+    :param context: `ssl.SSLContext` for HTTPS
+    :param timeout: seconds
     """
 
-    def __init__(self, url, headers=None):
+    def __init__(self, url, headers=None, context=None, timeout=TIMEOUT):
         self._headers = headers or {}
         parts = urllib.parse.urlsplit(url)
-        self._connection = http.client.HTTPConnection(
-            parts.hostname, parts.port, timeout=TIMEOUT)
+        make = (functools.partial(http.client.HTTPSConnection, context=context)
+                if parts.scheme == 'https' else http.client.HTTPConnection)
+        self._connection = make(parts.hostname, parts.port, timeout=timeout)
 
     def __enter__(self):
         return self
@@ -46,49 +63,60 @@ class Client:
     def __exit__(self, *exc_info):
         self._connection.close()
 
-    def request(self, method, path, body=None):
-        """Send a request and read the response.
+    def open(self, method, path, body=None, headers=None):
+        """Send a request; return the response, which is not read.
 
-        :param body: sent as JSON; None for no body.
-        :returns: (seconds, body of the response as bytes)
-        :raises Refused: the response has no success code.
+        :param body: sent as JSON; None for no body
+        :param headers: dictionary of headers for this request
+        :returns: `http.client.HTTPResponse`
         """
-        return self.ask(method, path, body)[::2]
-
-    def ask(self, method, path, body=None, headers=None):
-        """Send a request as `request` does, and return the headers, too.
-
-        :param headers: dictionary of headers for this request.
-        :returns: (seconds, headers of the response, its body as bytes)
-        """
-        data = None if body is None else json.dumps(body)
-        headers = {**self._headers, **(headers or {})}
-        if body is not None:
-            headers['Content-Type'] = 'application/json'
+        headers = {**self._headers,
+                   **({} if body is None else
+                      {'Content-Type': 'application/json'}), **(headers or {})}
         while True:
-            begin = time.perf_counter()
             used = self._connection.sock is not None
             try:
-                self._connection.request(method, path, data, headers)
-                response = self._connection.getresponse()
-                answer = response.read()
-            except (http.client.RemoteDisconnected, ConnectionError):
+                self._connection.request(
+                    method, path, None if body is None else json.dumps(body),
+                    headers)
+                return self._connection.getresponse()
+            except OSError as exc:
+                self._connection.close()
                 # A server may close a persistent connection between two
                 # requests, but not a new one.
-                self._connection.close()
-                if not used:
+                if not (used and isinstance(exc, ConnectionError)):
                     raise
-                continue
-            seconds = time.perf_counter() - begin
-            if response.status >= 300:
-                raise Refused(
-                    f'{method} {path}: {response.status}: {answer[:500]}')
-            return seconds, response.headers, answer
+
+    def send(self, *arguments):
+        """Send a request, as `open`, and read the response.
+
+        :returns: (status code, headers, body as bytes)
+        """
+        response = self.open(*arguments)
+        try:
+            return response.status, response.headers, response.read()
+        except (OSError, http.client.HTTPException):
+            self._connection.close()
+            raise
+
+    def ask(self, method, path, body=None, headers=None):
+        """Send a request that has to succeed; return headers and body.
+
+        :raises Refused: the response has no success code
+        """
+        code, headers, data = self.send(method, path, body, headers)
+        if code >= 300:
+            raise Refused(f'{method} {path}: {code}: {data[:500]}')
+        return headers, data
+
+    def json(self, *arguments):
+        """Return the JSON of the response of `ask`."""
+        return json.loads(self.ask(*arguments)[1] or 'null')
 
 
 def get(client, path, count):
     """Read a resource ``count`` times; list the seconds of each."""
-    return [client.request('GET', path)[0] for _ in range(count)]
+    return times(lambda: client.ask('GET', path), count)
 
 
 def log_in(client, where, credentials, count):
@@ -98,13 +126,13 @@ def log_in(client, where, credentials, count):
     :param credentials: dictionary, the body of the request
     :returns: list of the seconds of each POST
     """
-    times = []
+    result, answers = [], []
     for _ in range(count):
-        seconds, headers, _answer = client.ask('POST', where, credentials)
-        times.append(seconds)
-        client.ask('DELETE', headers['Location'], headers={
-            'X-Auth-Token': headers['X-Auth-Token']})
-    return times
+        result += times(lambda: answers.append(client.ask(
+            'POST', where, credentials)[0]), 1)
+        client.ask('DELETE', answers[-1]['Location'], headers={
+            'X-Auth-Token': answers[-1]['X-Auth-Token']})
+    return result
 
 
 def reset(client, path, count):
@@ -116,25 +144,23 @@ def reset(client, path, count):
     :returns: list of the seconds of each successful POST, without the
         wait.
     """
-    times = []
+    result = []
     for _ in range(count):
-        try:
-            times.append(client.request(
+        with contextlib.suppress(Refused):
+            result += times(lambda: client.ask(
                 'POST', path + '/Actions/ComputerSystem.Reset',
-                {'ResetType': 'ForceRestart'})[0])
-        except Refused:
-            pass
+                {'ResetType': 'ForceRestart'}), 1)
         deadline = time.monotonic() + TIMEOUT
         while not _is_on(client, path):
             if time.monotonic() > deadline:
                 raise RuntimeError(f'{path} is not on again')
             time.sleep(0.005)
-    return times
+    return result
 
 
 def _is_on(client, path):
     try:
-        return json.loads(client.request('GET', path)[1])['PowerState'] == 'On'
+        return client.json('GET', path)['PowerState'] == 'On'
     except Refused:
         return False
 
@@ -152,9 +178,8 @@ def parallel(url, paths, work, count):
 
     with concurrent.futures.ThreadPoolExecutor(len(paths)) as pool:
         begin = time.perf_counter()
-        times = [one for part in pool.map(run, paths) for one in part]
-        elapsed = time.perf_counter() - begin
-    return times, len(times) / elapsed
+        result = list(itertools.chain(*pool.map(run, paths)))
+        return result, len(result) / (time.perf_counter() - begin)
 
 
 def ipmi(bmc, count, ipmitool):
@@ -164,11 +189,9 @@ def ipmi(bmc, count, ipmitool):
     :param ipmitool: :func:`tests.fixtures.vbmcd.ipmitool`
     :returns: list of the seconds of each, including the start of the command.
     """
-    times = []
-    for _ in range(count):
-        begin = time.perf_counter()
+    def run():
         done = ipmitool(bmc, 'power', 'status')
-        times.append(time.perf_counter() - begin)
         if done.returncode != 0:
             raise RuntimeError(done.stdout)
-    return times
+
+    return times(run, count)

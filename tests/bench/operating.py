@@ -20,6 +20,7 @@ from kubevirt_sandbox.testing import api_user
 from kubevirt_sandbox.testing import kubectl
 from kubevirt_sandbox.testing import machines
 from kubevirt_sandbox.testing import process
+from tests.bench import load
 from tests.bench import memory
 from tests.bench import processor
 from tests.bench import rounds
@@ -31,8 +32,8 @@ BMCS = '/apis/bmc.kubevirt.io/v1beta1/namespaces/%s/virtualmachinebmcs'
 
 _NAMESPACE = 'default'
 
-#: Seconds between messages about the progress.
-_PROGRESS = 10
+#: Seconds between messages about the progress, and until a BMC is ready.
+_PROGRESS, _PATIENCE = 10, 120
 
 
 class Cluster(fixtures.Fixture):
@@ -71,28 +72,24 @@ class Cluster(fixtures.Fixture):
         self.sandbox.request('POST', BMCS % _NAMESPACE,
                              operator.bmc_manifest(name), expect=201)
 
-    def ready(self):
-        """Return the names of the BMCs that are ready, as a set."""
-        listed = self.sandbox.request(
-            'GET', BMCS % _NAMESPACE, expect=200).json()
-        return {one['metadata']['name'] for one in listed['items']
-                if any(each['type'] == 'Ready' and each['status'] == 'True'
-                       for each in (one.get('status') or {}).get(
-                           'conditions') or ())}
+    def _is_ready(self, name):
+        found = self.sandbox.request(
+            'GET', f'{BMCS % _NAMESPACE}/{name}', expect=200).json()
+        return any(each['type'] == 'Ready' and each['status'] == 'True'
+                   for each in (found.get('status') or {}).get(
+                       'conditions') or ())
 
-    def wait_ready(self, names, seconds, pause):
-        """Wait until some BMCs are ready.
+    def make_ready(self, name, pause):
+        """Create a BMC, and wait until it is ready.
 
-        :param names: set of their names
-        :param seconds: time limit
         :param pause: seconds between two polls; the precision of the time
         """
-        deadline = time.monotonic() + seconds
-        while not names <= self.ready():
+        self.bmc(name)
+        deadline = time.monotonic() + _PATIENCE
+        while not self._is_ready(name):
             if time.monotonic() > deadline:
                 raise AssertionError(
-                    f'not ready after {seconds} s: '
-                    f'{sorted(names - self.ready())[:10]}')
+                    f'{name} is not ready after {_PATIENCE} s')
             time.sleep(pause)
 
     def populate(self, say):
@@ -188,13 +185,10 @@ def _times(cluster, count):
     for number in range(count + 1):
         name = f'timed-{number}'
         cluster.vm(name)
-        started = time.monotonic()
-        cluster.bmc(name)
-        cluster.wait_ready({name}, 120, 0.005)
-        times.append(1000 * (time.monotonic() - started))
+        times += load.times(lambda: cluster.make_ready(name, 0.005), 1)
         cluster.delete(name)
     # Leave out the first one, which reads all files from disk.
-    return statistics.median(times[1:])
+    return 1000 * statistics.median(times[1:])
 
 
 def _one(sizes, say, program):
@@ -203,8 +197,7 @@ def _one(sizes, say, program):
         ready = _times(cluster, sizes.ready)
         say(f'operator: an idle BMC, for {sizes.rest} s')
         cluster.vm('idle')
-        cluster.bmc('idle')
-        cluster.wait_ready({'idle'}, 120, 0.1)
+        cluster.make_ready('idle', 0.1)
         container = cluster.bmc_process()
         # With the operator stopped, all calls are the pod's.
         cluster.operator.process.end()
@@ -233,8 +226,6 @@ def measure(sizes, say, others=()):
     """Measure the operator, with a BMC whose containers run, and in a cluster
     whose pods are ready immediately, so that the time to Ready is its share.
 
-    :param sizes: :class:`tests.bench.plan.Sizes`
-    :param say: function that gets the name of each part when it begins
     :param others: other versions, see `version.sides`
     :returns: iterator of `report.Row`; none without kubectl, which installs
         the operator

@@ -33,8 +33,6 @@ _RECORD = ('/api/v1/namespaces/default/configmaps/'
 def measure(sizes, say, others=()):
     """Measure ``sizes.placed`` numbers of BMCs, each in a sandbox of its own.
 
-    :param sizes: :class:`tests.bench.plan.Sizes`
-    :param say: function that gets the name of each part when it begins
     :param others: other versions, see `version.sides`
     :returns: iterator of `report.Row`; none without kubectl, which installs
         the operator

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The measurements, their order and their number."""
 
-import dataclasses
 import functools
+from typing import NamedTuple
 
 from kubevirt_sandbox.testing import process
 from tests.bench import bmc
@@ -19,25 +19,24 @@ from tests.bench import sharing
 from tests.bench import viewing
 
 
-@dataclasses.dataclass(frozen=True)
-class Sizes:
+class Sizes(NamedTuple):
     """Numbers of requests, rounds and objects."""
 
     #: Pairs of turns; odd, so that the median is one of them.
-    rounds: int
+    rounds: int = 31
     #: Requests of each turn: GETs of one client, GETs of each of four
     #: clients, resets of one client, resets of each of four, and IPMI's.
-    get: int
-    get_parallel: int
-    reset: int
-    reset_parallel: int
-    ipmi: int
+    get: int = 60
+    get_parallel: int = 60
+    reset: int = 6
+    reset_parallel: int = 3
+    ipmi: int = 5
     #: Requests of each kind before the memory is measured.
-    soak: int
+    soak: int = 1000
     #: Numbers of BMCs to measure the memory of.
-    bmcs: tuple
+    bmcs: tuple = (1, 2, 10)
     #: Number of media to insert.
-    insert: int
+    insert: int = 21
     #: Number of event subscribers, and of events of each measurement.
     subscribers: int = 100
     events: int = 100
@@ -95,20 +94,17 @@ class Sizes:
     sandbox_vms: int = 1000
 
 
-FULL = Sizes(rounds=31, get=60, get_parallel=60, reset=6,
-             reset_parallel=3, ipmi=5, soak=1000, bmcs=(1, 2, 10), insert=21)
-QUICK = Sizes(rounds=1, get=20, get_parallel=20, reset=2, reset_parallel=2,
-              ipmi=2, soak=25, bmcs=(1, 2), insert=2, events=10,
-              entries=20, listings=1, commands=20, sessions=1,
-              keys=20, console_bytes=10 ** 5,
-              ready=1, crowd=20, rest=3,
-              nodes=3, declarations=1, clusters=(5,),
-              enrolled=2, vms=(50,), shared=3, placed=(10,), placed_rounds=1,
-              bmc_rounds=2, bmc_gets=24, bmc_clients=8, bmc_starts=1,
-              contention_answers=3, contention_seconds=(1, 1),
-              views=1, page_starts=1, sandbox_rounds=1,
-              sandbox_requests=20, sandbox_listed=2, sandbox_watches=2,
-              sandbox_starts=2, sandbox_vms=10)
+FULL = Sizes()
+QUICK = Sizes(
+    rounds=1, get=20, get_parallel=20, reset=2, reset_parallel=2, ipmi=2,
+    soak=25, bmcs=(1, 2), insert=2, events=10, entries=20, listings=1,
+    commands=20, sessions=1, keys=20, console_bytes=10 ** 5, ready=1, crowd=20,
+    rest=3, nodes=3, declarations=1, clusters=(5,), enrolled=2, vms=(50,),
+    shared=3, placed=(10,), placed_rounds=1, bmc_rounds=2, bmc_gets=24,
+    bmc_clients=8, bmc_starts=1, contention_answers=3,
+    contention_seconds=(1, 1), views=1, page_starts=1, sandbox_rounds=1,
+    sandbox_requests=20, sandbox_listed=2, sandbox_watches=2, sandbox_starts=2,
+    sandbox_vms=10)
 
 
 #: What can be measured beside another version or agent.

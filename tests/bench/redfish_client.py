@@ -118,14 +118,6 @@ def repeat(make, clients, count, meter):
     :returns: list of the seconds of each request; requests a second; what was
         added to each counter
     """
-    def run(connection):
-        times = []
-        for _ in range(count):
-            begin = time.perf_counter()
-            connection.get()
-            times.append(time.perf_counter() - begin)
-        return times
-
     with contextlib.ExitStack() as stack:
         connections = [stack.enter_context(make()) for _ in range(clients)]
         for each in connections:
@@ -135,7 +127,9 @@ def repeat(make, clients, count, meter):
             concurrent.futures.ThreadPoolExecutor(clients))
         before = meter()
         begin = time.perf_counter()
-        times = [one for part in pool.map(run, connections) for one in part]
+        times = [one for part in pool.map(
+            lambda each: load.times(each.get, count), connections)
+            for one in part]
         rate = len(times) / (time.perf_counter() - begin)
         return times, rate, [
             after - earlier for after, earlier in zip(meter(), before)]

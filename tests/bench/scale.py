@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """One emulator for thousands of VMs, in a cluster that is otherwise idle."""
 
-import statistics
 import time
 
 import fixtures
@@ -23,8 +22,6 @@ _SETTING = 'SUSHY_EMULATOR_KUBEVIRT_NAMESPACES'
 def measure(sizes, say):
     """Measure ``sizes.vms`` numbers of VMs, each in a sandbox of its own.
 
-    :param sizes: :class:`tests.bench.plan.Sizes`
-    :param say: function that gets the name of each part when it begins
     :returns: iterator of `report.Row`
     """
     for count in sizes.vms:
@@ -49,7 +46,7 @@ def _measure(holder, cluster, sizes):
         raise RuntimeError(f'{len(paths)} systems, not {cluster.vms}')
     with load.Client(ours.url) as client:
         whole, page = (
-            1000 * statistics.median(load.get(client, where, sizes.get))
+            load.median_ms(lambda: client.ask('GET', where), sizes.get)
             for where in (SYSTEMS, f'{SYSTEMS}?$top={PAGE}'))
     extra = sum(memory.tree(ours.process.pid)) - sum(
         memory.tree(empty.process.pid))

@@ -5,7 +5,6 @@ A flood is 32 clients, in a process of their own, of another BMC of the same
 process. One floods nothing and computes, as the clients use processors too.
 """
 
-import http.client
 import pathlib
 import ssl
 import statistics
@@ -15,6 +14,7 @@ import time
 
 import fixtures
 
+from tests.bench import load
 from tests.bench import memory
 from tests.bench import report
 from tests.fixtures import sandbox
@@ -69,8 +69,6 @@ time.sleep(3600)
 def measure(sizes, say):
     """Measure the process with ``sizes.shared`` BMCs.
 
-    :param sizes: :class:`tests.bench.plan.Sizes`
-    :param say: function that gets the name of each part when it begins
     :returns: iterator of `report.Row`
     :raises: `RuntimeError` if BMCs are not served, or a flood ends
     """
@@ -152,18 +150,11 @@ def _latencies(bmc, sizes):
         cadata=pathlib.Path(bmc.ca).read_text())
     found = []
     for path in _CACHED, _UNCACHED:
-        client = http.client.HTTPSConnection(
-            bmc.address, 10000 + bmc.slot, context=context, timeout=30)
         times = []
-        for _ in range(sizes.get):
-            began = time.perf_counter()
-            client.request('GET', path, headers=bmc.authorization)
-            answer = client.getresponse()
-            answer.read()
-            if answer.status != 200:
-                raise RuntimeError(f'GET {path}: {answer.status}')
-            times.append(time.perf_counter() - began)
-            time.sleep(0.005)
-        client.close()
+        with load.Client(f'https://{bmc.address}:{10000 + bmc.slot}',
+                         bmc.authorization, context) as client:
+            for _ in range(sizes.get):
+                times += load.get(client, path, 1)
+                time.sleep(0.005)
         found.append(1000 * statistics.median(times))
     return found

@@ -53,8 +53,6 @@ _LOADED = "performance.getEntriesByType('navigation')[0].loadEventEnd"
 def measure(sizes, say, others=()):
     """Measure the page of one VM's BMC.
 
-    :param sizes: :class:`tests.bench.plan.Sizes`
-    :param say: function that gets the name of each part when it begins
     :param others: pairs of the command of another agent, e.g. of an earlier
         version, and what it is called
     :returns: iterator of `report.Row`
@@ -98,8 +96,9 @@ def _unused(sizes):
                     redfish_pod.RedfishPod(
                         cluster, 'without', settings=_DISABLED) as other:
                 for pod in one, other:
-                    _read(pod)
-                found.append((_kib(one), _kib(other)))
+                    pod.request('GET', '/redfish/v1/Systems/1', expect=200)
+                found.append([1024 * memory.pss(pod.process.pid)
+                              for pod in (one, other)])
     key = 'idle BMC, Redfish', 'KiB of PSS'
     yield from rounds.rows('', [
         rounds.Side(name, None, turns=[{key: size} for size in found_sizes])
@@ -107,14 +106,6 @@ def _unused(sizes):
                                      zip(*found))])
     yield report.Row('web page, not used', 'KiB of PSS', statistics.median(
         one - other for one, other in found))
-
-
-def _read(pod):
-    pod.request('GET', '/redfish/v1/Systems/1', expect=200)
-
-
-def _kib(pod):
-    return 1024 * memory.pss(pod.process.pid)
 
 
 def _first_views(agents, pages, view, count, say):

@@ -78,6 +78,7 @@ class Sandbox(fixtures.Fixture):
     :param arguments: further command line arguments.
     :param port: port to listen on; 0 chooses a free one.
     :param log: path of a file that gets its output.
+    :param command: words of the command, e.g. of another version.
 
     ``url``, ``token`` and ``ca`` (path of the CA's file) are the
     administrator's credentials; ``kubeconfig`` is the path of the kubeconfig
@@ -88,8 +89,9 @@ class Sandbox(fixtures.Fixture):
     external = False
 
     def __init__(self, vms=2, boot_seconds=0.2, arguments=(), port=0,
-                 log=None):
+                 log=None, command=('kubevirt-sandbox',)):
         super().__init__()
+        self.command = command
         self.vms = vms
         self.boot_seconds = boot_seconds
         self.arguments = tuple(arguments)
@@ -102,7 +104,7 @@ class Sandbox(fixtures.Fixture):
         home.chmod(0o711)
         self.kubeconfig = home / 'kubeconfig'
         self.process = self.useFixture(process.Process(
-            ['kubevirt-sandbox', '--listen', f'127.0.0.1:{self.port}',
+            [*self.command, '--listen', f'127.0.0.1:{self.port}',
              '--kubeconfig', self.kubeconfig, '--vms', self.vms,
              '--boot-seconds', self.boot_seconds, *self.arguments, *ARGUMENTS],
             ready=r'^ready (https://\S+)', timeout=120 + self.vms / 20,
