@@ -146,6 +146,21 @@ class StartTestCase(base.SandboxTestCase):
             if name.startswith(tuple(f'{rare}.' for rare in self.RARE))
             or name in self.RARE))
 
+    def test_frameworks_are_loaded_before_serving(self):
+        """Not by two requests at once, as their imports are circular."""
+        pod = self.useFixture(redfish_pod.RedfishPod(self.sandbox))
+
+        def loaded():
+            return {name for name in pod.loaded.of(pod.process, self.until)
+                    if name.partition('.')[0] in ('flask', 'werkzeug')}
+
+        first = loaded()
+        self.assertLess({'flask.app', 'werkzeug.routing.map'}, first)
+        link_crawler.crawl(lambda path: pod.request('GET', path, stream=True))
+        pod.request('GET', '/nothing', expect=404)
+        pod.request('PATCH', SYSTEM, {'AssetTag': 'rack 7'}, expect=204)
+        self.assertEqual(set(), loaded() - first)
+
 
 class EndTestCase(base.SandboxTestCase):
 
