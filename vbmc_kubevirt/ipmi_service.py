@@ -42,6 +42,11 @@ PING_SECONDS = 3
 #: is 10 s.
 GRACE_SECONDS = 7
 
+#: Seconds from the start until a thread loads what logins and commands need,
+#: if none has come until then. Before that, it would take the processor from
+#: the first answers of both protocols.
+LOAD_SECONDS = 1
+
 
 class Settings(typing.NamedTuple):
     """Settings of IPMI.
@@ -69,14 +74,7 @@ Cluster: typing.TypeAlias = 'cluster.Cluster'
 def _connect(settings: Settings,
              redfish: redfish_service.RedfishService | None
              ) -> backends.Backend:
-    """Make what the commands work on; may block.
-
-    It is called in a thread once the port is served, and loads there what the
-    first login and the first command need.
-    """
-    # The use of an attribute loads a module, see `lazy_modules`. No assert,
-    # which images leave out.
-    _ = session20.AES.block_size, command_table.GROUPS
+    """Make what the commands work on; may block."""
     if redfish is None:
         return backends.OwnBackend(
             backends.SharedConnection(None, None), settings.machine_options,
@@ -85,6 +83,16 @@ def _connect(settings: Settings,
     return backends.SharedBackend(
         redfish.cluster, services.state, services.events.log,
         services.accounts, constants.CLUSTER_DEADLINES)
+
+
+def _load() -> None:
+    """Load what the first login and the first command need.
+
+    In a thread, as AES of pycryptodomex starts a process when it is loaded.
+    The use of an attribute loads a module, see `lazy_modules`. No assert,
+    which images leave out.
+    """
+    _ = session20.AES.block_size, command_table.GROUPS
 
 
 class IpmiService:
@@ -124,8 +132,11 @@ class IpmiService:
         # Log an unusable Secret at start, not at the first login.
         self._account.users()
         watch = asyncio.create_task(self._bmc.watch(self._readers))
+        loading = asyncio.get_running_loop().call_later(
+            LOAD_SECONDS, self._readers.submit, _load)
         await self._stopped.wait()
         watch.cancel()
+        loading.cancel()
         await self._bmc.server.finish(GRACE_SECONDS)
         LOG.info('%s: IPMI stopped', self._settings.vm)
 

@@ -161,6 +161,12 @@ class StartTestCase(base.SandboxTestCase):
         pod.request('PATCH', SYSTEM, {'AssetTag': 'rack 7'}, expect=204)
         self.assertEqual(set(), loaded() - first)
 
+    def test_modules_of_a_login_are_loaded_without_one(self):
+        pod = self.useFixture(bmc_pod.BmcPod(self.sandbox))
+        self.until(lambda: {
+            'Cryptodome.Cipher.AES', 'vbmc_kubevirt.commands.watchdog'
+        } <= pod.loaded.of(pod.process, self.until))
+
 
 class EndTestCase(base.SandboxTestCase):
 
