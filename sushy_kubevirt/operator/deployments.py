@@ -39,8 +39,7 @@ HEALTH_PORT = 8081
 _MEMORY_VARIABLES = (('MALLOC_ARENA_MAX', '1'), ('PYTHONNODEBUGRANGES', '1'))
 
 #: Requests and limits of the container, the parts of its protocols, of a BMC
-#: that has none. Measured at rest: 27 MiB of private memory with both, 41 with
-#: shared pages.
+#: that has none. Memory at rest is in doc/source/reference/benchmarks.rst.
 RESOURCES: dict[str, objects.Json] = {
     REDFISH: {'requests': {'memory': '32Mi'}, 'limits': {'memory': '160Mi'}},
     IPMI: {'requests': {'memory': '16Mi'}, 'limits': {'memory': '64Mi'}},
