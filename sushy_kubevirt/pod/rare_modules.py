@@ -56,6 +56,7 @@ NAMES = {
     'itsdangerous': ('BadSignature', 'URLSafeTimedSerializer'),
     'jinja2': ('BaseLoader', 'FileSystemLoader'),
     'pprint': ('pformat',),
+    'urllib3.util.ssltransport': ('SSLTransport',),
     'uuid': ('UUID',),
     'uvicorn._types': (
         'ASGI2Application', 'ASGI3Application', 'ASGIApplication',
@@ -64,6 +65,11 @@ NAMES = {
         'HTTPResponseBodyEvent', 'HTTPResponseStartEvent', 'HTTPScope',
         'Scope', 'StartResponse', 'WSGIApp', 'WWWScope'),
     'uvicorn.main': ('Server', 'main', 'run'),
+    'werkzeug.datastructures.cache_control': (
+        'RequestCacheControl', 'ResponseCacheControl'),
+    'werkzeug.datastructures.csp': ('ContentSecurityPolicy',),
+    'werkzeug.datastructures.file_storage': ('FileMultiDict', 'FileStorage'),
+    'werkzeug.datastructures.range': ('ContentRange', 'IfRange', 'Range'),
     'werkzeug.formparser': ('FormDataParser', 'default_stream_factory'),
     'werkzeug.serving': ('is_running_from_reloader', 'run_simple'),
     'werkzeug.test': ('Client',),
