@@ -11,6 +11,7 @@ Not thread-safe: the caller holds a lock.
 
 from __future__ import annotations
 
+import collections
 from collections import abc
 import json
 import sys
@@ -95,7 +96,10 @@ class ObjectCache(typing.Generic[objects.ObjectT]):
         self._readmits = readmits
         self._entries: dict[objects.ObjectKey,
                             Entry[objects.ObjectT]] = {}
-        self._packer = Packer()
+        # By the fields of objects: one without a status is a poor dictionary
+        # of those with one.
+        self._packers: dict[tuple[str, ...], Packer] = (
+            collections.defaultdict(Packer))
         # Versions of deletions, by uid.
         self._tombstones: dict[str, int | None] = {}
 
@@ -134,7 +138,8 @@ class ObjectCache(typing.Generic[objects.ObjectT]):
             del self._tombstones[uid]
         if not self.is_news(obj):
             return False
-        entry = Entry(obj, self._link(obj), self._packer)
+        entry = Entry(obj, self._link(obj),
+                      self._packers[*obj, *metadata])
         self._entries[entry.key] = entry
         return True
 

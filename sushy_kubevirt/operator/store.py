@@ -42,6 +42,14 @@ SERVED_SECONDS = 10
 
 _OWNED = *bmc_resources.OWNED, bmc_resources.ROUTE
 
+#: Kinds whose objects are named after their BMC alone. The index has one entry
+#: for all of a name: one for each would take a tenth of the memory of a BMC.
+_NAMESAKES = {resource.kind: resource for resource in _OWNED
+              if resource != bmc_resources.SERVICE}
+
+#: Kind of these entries.
+_ANY = ''
+
 
 class Change(typing.NamedTuple):
     """An event of a watch, or an answer that was stored.
@@ -372,7 +380,8 @@ class Store:
                  namespace: str, name: str) -> tuple[objects.ObjectKey, ...]:
         """Return the keys of the BMCs that have or name an object."""
         return self._users.get(bmc_resources.ObjectRef(
-            resource.kind, namespace, name), ())
+            _ANY if resource.kind in _NAMESAKES else resource.kind,
+            namespace, name), ())
 
     def reserves_vm_service(self, bmc: spec.Bmc) -> bool:
         """Tell whether another BMC needs the name of `naming.vm_service`."""
@@ -389,7 +398,7 @@ class Store:
 
     def _index(self, change: Change) -> None:
         bmc = None if change.gone else spec.read(change.obj)
-        refs = tuple(_refs(bmc)) if bmc and bmc.vm.name else ()
+        refs = tuple(dict.fromkeys(_refs(bmc) if bmc and bmc.vm.name else ()))
         if self._refs.get(change.key, ()) == refs:
             return
         self._drop_refs(change.key)
@@ -410,16 +419,26 @@ class Store:
             if ref.kind == bmc_resources.SECRET.kind:
                 self.secrets.drop_summary(
                     objects.ObjectKey(ref.namespace, ref.name))
-            elif ref.resource in _OWNED:
-                obj = self.get(*ref.target)
+            for resource in _owned(ref):
+                obj = self.get(resource, ref.namespace, ref.name)
                 # No watch would report the deletion of a foreign object.
                 if obj is not None and not naming.made_by_us(obj):
-                    self.drop(*ref.target)
+                    self.drop(resource, ref.namespace, ref.name)
+
+
+def _owned(ref: bmc_resources.ObjectRef
+           ) -> abc.Collection[api_resources.AnyResource]:
+    """List the kinds of BMCs' own objects that an entry stands for."""
+    if ref.kind == _ANY:
+        return _NAMESAKES.values()
+    return (ref.resource,) if ref.resource in _OWNED else ()
 
 
 def _refs(bmc: spec.Bmc) -> abc.Iterator[bmc_resources.ObjectRef]:
-    """List a BMC's objects and those it refers to."""
-    yield from facts.object_refs(bmc)
+    """List the entries of a BMC's objects and of those it refers to."""
+    for ref in facts.object_refs(bmc):
+        yield (bmc_resources.ObjectRef(_ANY, ref.namespace, ref.name)
+               if ref.kind in _NAMESAKES else ref)
     yield bmc_resources.ObjectRef(
         bmc_resources.VM.kind, bmc.vm.namespace, bmc.vm.name)
     if naming.vm_service(bmc):

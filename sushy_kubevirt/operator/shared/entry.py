@@ -32,11 +32,11 @@ class Rights(typing.NamedTuple):
     :param authorities: names of ConfigMaps with CA certificates
     """
 
-    secrets: frozenset[str] = frozenset()
+    secrets: tuple[str, ...] = ()
     redfish: bool = False
     display: bool = False
     vm: str = ''
-    authorities: frozenset[str] = frozenset()
+    authorities: tuple[str, ...] = ()
 
 
 class Recorded(typing.NamedTuple):
@@ -124,8 +124,8 @@ def recorded(text: str) -> Recorded | None:
         authorities=_names([options.get(config_map.CA_CONFIG_MAP)])))
 
 
-def _names(values: list[object]) -> frozenset[str]:
-    return frozenset(name for name in values if isinstance(name, str))
+def _names(values: list[object]) -> tuple[str, ...]:
+    return tuple(name for name in values if isinstance(name, str))
 
 
 def report(text: str) -> Report:
@@ -146,10 +146,10 @@ def vm(bmc: spec.Bmc) -> str:
 def rights(bmc: spec.Bmc) -> Rights:
     """Return what the entry of a BMC needs rights for."""
     return Rights(
-        frozenset(filter(None, (deployments.auth_secret(bmc),
-                                deployments.tls_secret(bmc)))),
+        tuple(filter(None, (deployments.auth_secret(bmc),
+                            deployments.tls_secret(bmc)))),
         bmc.redfish.enabled, bmc.redfish.display, vm(bmc),
-        frozenset(rbac.authorities(bmc)))
+        tuple(rbac.authorities(bmc)))
 
 
 def _object(text: str) -> objects.Json:

@@ -287,8 +287,10 @@ class Shards:
                 policy=bmc.network_policy, size=_size(bmc, text),
                 # Those that the pod has, until the BMC is entered.
                 rights=rights._replace(
-                    secrets=rights.secrets & secrets,
-                    authorities=rights.authorities & authorities,
+                    secrets=tuple(filter(
+                        secrets.__contains__, rights.secrets)),
+                    authorities=tuple(filter(
+                        authorities.__contains__, rights.authorities)),
                     vm=vm if vm in vms else ''))
             self._of[key] = shard
         members = shard.members.values()

@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The newer version of an object wins, from a list, an event or a write."""
 
+import base64
+import os
+
 from oslotest import base
 
 from sushy_kubevirt.kube import object_cache
@@ -12,6 +15,9 @@ KEY = ('default', 'a')
 
 
 class ObjectCacheTestCase(base.BaseTestCase):
+
+    #: It cannot be compressed.
+    STATUS = {'status': {'x': base64.b85encode(os.urandom(500)).decode()}}
 
     def setUp(self):
         super().setUp()
@@ -29,6 +35,17 @@ class ObjectCacheTestCase(base.BaseTestCase):
         self.assertFalse(self.put('9'))
         self.assertFalse(self.put('20'))
         self.assertEqual('20', self.cached_version())
+
+    def test_object_with_more_fields_is_a_dictionary_of_its_own(self):
+        sizes = []
+        for name, fields in (('a', {}), ('b', self.STATUS),
+                             ('c', self.STATUS), ('d', {})):
+            self.cache.put({**api.vm(name), **fields})
+            sizes.append(len(self.cache.get(('default', name)).data))
+            self.assertEqual(fields.get('status'), self.cache.get(
+                ('default', name)).unpack().get('status'))
+        self.assertLess(sizes[2], 200)
+        self.assertLess(sizes[3], 200)
 
     def test_versions_are_compared_as_numbers(self):
         self.put('9')

@@ -10,6 +10,7 @@ from sushy_kubevirt.operator import api
 from sushy_kubevirt.operator import bmc_resources
 from sushy_kubevirt.operator import cache
 from sushy_kubevirt.operator import command_line
+from sushy_kubevirt.operator import naming
 from sushy_kubevirt.operator import store
 from tests.unit.operator import bodies
 from tests.unit.operator import cluster
@@ -223,6 +224,37 @@ class StoreTestCase(base.BaseTestCase):
         self.assertEqual([], self.store.bmcs())
         # Its name is taken nevertheless.
         self.assertIsNotNone(self.bmcs.get(self.key))
+
+    def test_objects_of_a_name_have_one_entry(self):
+        self.bmcs.put(self.body(1))
+        for resource in (*bmc_resources.OWNED, bmc_resources.ROUTE):
+            self.assertEqual((self.key,), self.store.users_of(
+                resource, 'lab', 'node-virtbmc'), resource)
+        self.assertEqual(((self.key,), ()), tuple(
+            self.store.users_of(resource, 'lab', 'node-virtbmc-ca')
+            for resource in (bmc_resources.CONFIG_MAP,
+                             bmc_resources.SERVICE)))
+        # The objects, their CA, two Services, the VM, and three Secrets.
+        self.assertEqual(8, len(self.store._users))
+
+    def test_only_foreign_objects_of_a_deleted_bmc_are_dropped(self):
+        self.bmcs.put(self.body(1))
+        kinds = bmc_resources.DEPLOYMENT, bmc_resources.SERVICE
+        names = {'node-virtbmc': {}, 'vm-virtbmc': {},
+                 'another': {}, 'node-virtbmc-ca': {
+                     naming.MANAGED_BY: naming.OPERATOR}}
+        for kind in kinds:
+            for name, labels in names.items():
+                self.store.put({
+                    'apiVersion': kind.api_version, 'kind': kind.kind,
+                    'metadata': {'namespace': 'lab', 'name': name,
+                                 'uid': name, 'labels': labels}})
+        self.bmcs.drop(self.key)
+        self.assertEqual(
+            [['another', 'node-virtbmc-ca', 'vm-virtbmc'],
+             ['another', 'node-virtbmc-ca']],
+            [sorted(key.name for key in self.store.kind(kind).keys())
+             for kind in kinds])
 
     def test_secrets_are_listed_through_failures(self):
         listed, answers = [], [

@@ -109,7 +109,7 @@ class ObjectsTestCase(base.BaseTestCase):
                 (50, 'c', {'w'}, False), (51, '', {'v'}, True),
                 (150, '', set(), False)):
             members.append(shard_state.Member('uid', slot, rights=entry.Rights(
-                frozenset(secrets), redfish, vm=vm)))
+                tuple(secrets), redfish, vm=vm)))
         whole, first, second = shard_manifests.roles('lab', 3, members, False)
         self.assertEqual(
             [NAME, NAME + '-vms-0', NAME + '-vms-1'],
