@@ -16,6 +16,7 @@ from sushy_kubevirt.kube import stored_names
 from sushy_kubevirt.operator import bmc_resources
 from sushy_kubevirt.operator import credentials
 from sushy_kubevirt.operator import drift
+from sushy_kubevirt.operator import endpoints
 from sushy_kubevirt.operator import naming
 from sushy_kubevirt.operator import network
 from sushy_kubevirt.operator import permissions
@@ -163,7 +164,15 @@ class Executor:
     async def _issue(self, bmc: spec.Bmc, step: plan.Issue,
                      facts: facts.Facts) -> None:
         assert facts.authority is not None
-        pair = pki.issue(facts.authority.pair, step.names)
+        names = step.names
+        if step.for_new_service:
+            service = self._store.get(bmc_resources.SERVICE, bmc.namespace,
+                                      naming.base(bmc.name))
+            address = service and endpoints.cluster_ip(service)
+            if not address:
+                raise PlanOutdated
+            names += address,
+        pair = pki.issue(facts.authority.pair, names)
         secret: objects.Json = {
             'apiVersion': 'v1', 'kind': 'Secret',
             'type': 'kubernetes.io/tls',

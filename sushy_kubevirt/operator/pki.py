@@ -147,8 +147,9 @@ def due(certificate: str, names: abc.Collection[str],
             or (now or _now()) >= renew(certificate))
 
 
-# Cached, as each reconcile checks it several times.
-@functools.lru_cache(maxsize=256)
+# Cached, as each reconcile checks it several times, and those of a thousand
+# new BMCs take turns.
+@functools.lru_cache(maxsize=1024)
 def is_issued_for(certificate: str, names: tuple[str, ...],
                   issuer: str | None) -> bool:
     """Tell whether a certificate is valid for names, apart from its time.

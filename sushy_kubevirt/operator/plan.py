@@ -118,10 +118,13 @@ class Issue:
 
     :param names: host names and addresses
     :param uid: of the Secret with the present one; None if there is none
+    :param for_new_service: whether to add the address of the Service, which
+        a step before this one creates
     """
 
     names: tuple[str, ...]
     uid: str | None = None
+    for_new_service: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -242,7 +245,7 @@ def steps(bmc: spec.Bmc, facts: facts.Facts, verdict: verdict.Verdict,
         *change(policies),
         *change([service]),
         *_credentials_steps(bmc, facts, verdict),
-        *_certificate_steps(bmc, facts, verdict),
+        *_certificate_steps(bmc, facts, verdict, service),
         *change(others),
         *_membership_steps(bmc, facts, verdict, desired.entry),
         *_end_upgrade_steps(verdict),
@@ -431,14 +434,21 @@ def _credentials_steps(bmc: spec.Bmc, facts: facts.Facts,
 
 
 def _certificate_steps(bmc: spec.Bmc, facts: facts.Facts,
-                       verdict: verdict.Verdict) -> list[Step]:
-    service, tls = verdict.service, facts.tls
+                       verdict: verdict.Verdict, wanted: objects.Json
+                       ) -> list[Step]:
+    """Issue the certificate for the Service.
+
+    :param wanted: the desired Service
+    """
+    tls = facts.tls
+    is_new = tls is None and bmc_resources.ref(wanted) not in facts.live
+    service = wanted if is_new else verdict.service
     if (facts.authority is None or verdict.withdrawn or service is None
-            or endpoints.cluster_ip(service) is None):
+            or not is_new and endpoints.cluster_ip(service) is None):
         return []
     names = endpoints.names(bmc, service, verdict.vm_service, verdict.route)
     if tls is None:
-        return [Issue(names)]
+        return [Issue(names, for_new_service=is_new)]
     if naming.is_ours(bmc, tls.obj) and (tls.certificate is None or pki.due(
             tls.certificate, names, facts.authority.pair)):
         return [Issue(names, _uid(tls))]

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 import asyncio
+import ipaddress
 
+from cryptography import x509
 from oslotest import base
 
 from sushy_kubevirt.kube import errors
@@ -8,8 +10,13 @@ from sushy_kubevirt.kube import objects
 from sushy_kubevirt.operator import bmc_resources
 from sushy_kubevirt.operator import command_line
 from sushy_kubevirt.operator import executor
+from sushy_kubevirt.operator import facts
+from sushy_kubevirt.operator import pki
 from sushy_kubevirt.operator import plan
+from sushy_kubevirt.operator import secret_summary
+from sushy_kubevirt.operator import spec
 from sushy_kubevirt.operator import store
+from tests.unit.operator import bodies
 from tests.unit.operator import cluster
 
 MANAGER = 'sushy-kubevirt-operator'
@@ -86,6 +93,41 @@ class MissingSecretTestCase(base.BaseTestCase):
             asyncio.run(executor.Writer(kube, found).create(body))
         self.assertEqual('9', found.secrets.version(
             objects.ObjectKey('lab', 'a')))
+
+
+class IssueTestCase(base.BaseTestCase):
+    """A certificate is issued in the same plan as its Service is created."""
+
+    def execute(self, **service_spec):
+        """Issue it; return its names."""
+        kube = cluster.Cluster()
+        found = store.Store(kube, command_line.Options())
+        if service_spec:
+            found.put({'apiVersion': 'v1', 'kind': 'Service', 'metadata': {
+                'name': 'node-virtbmc', 'namespace': 'lab', 'uid': 'u'},
+                'spec': service_spec})
+        pair = pki.make('authority')
+        asyncio.run(executor.Executor(kube, found, None).execute(
+            spec.read(bodies.body()),
+            plan.Issue(('a.lab.svc',), for_new_service=True), facts.Facts(
+                authority=facts.Authority(pair, pair.certificate)),
+            plan.Tried()))
+        return x509.load_pem_x509_certificate(secret_summary.pair(
+            kube.objects['Secret', 'lab', 'node-virtbmc-tls']
+        ).certificate.encode()).extensions.get_extension_for_class(
+            x509.SubjectAlternativeName).value
+
+    def test_has_the_address_of_the_service(self):
+        self.assertEqual(
+            [x509.DNSName('a.lab.svc'),
+             x509.IPAddress(ipaddress.ip_address('10.0.0.7'))],
+            list(self.execute(clusterIP='10.0.0.7')))
+
+    def test_is_not_issued_without_an_address(self):
+        for service in {}, {'clusterIP': ''}, {'clusterIP': 'None'}:
+            with self.subTest(service=service), \
+                    self.assertRaises(executor.PlanOutdated):
+                self.execute(**service)
 
 
 class AttemptsTestCase(base.BaseTestCase):

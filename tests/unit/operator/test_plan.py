@@ -7,6 +7,7 @@ from oslotest import base
 
 from sushy_kubevirt.operator import deployments
 from sushy_kubevirt.operator import desired_state
+from sushy_kubevirt.operator import naming
 from sushy_kubevirt.operator import plan
 from sushy_kubevirt.operator import spec
 from sushy_kubevirt.operator import verdict
@@ -35,6 +36,23 @@ class PlanTestCase(base.BaseTestCase):
             kube = harness.cluster_with(body)
             harness.Operator(kube).run()
             self.assertEqual([], self.steps(kube))
+
+    def test_certificate_is_issued_with_the_service(self):
+        kube = harness.cluster_with(bodies.body())
+        names = [f'node-virtbmc{suffix}' for suffix in (
+            '.lab.svc', '', '.lab', '.lab.svc.cluster.local')]
+        steps = self.steps(kube)
+        kinds = [type(step) for step in steps]
+        self.assertLess(kinds.index(plan.Create), kinds.index(plan.Issue))
+        issue = steps[kinds.index(plan.Issue)]
+        self.assertTrue(issue.for_new_service)
+        self.assertEqual(names, [*issue.names[:4]])
+        # A foreign Service gives no address.
+        kube.add({'apiVersion': 'v1', 'kind': 'Service', 'metadata': {
+            'name': 'node-virtbmc', 'namespace': 'lab',
+            'labels': {naming.MANAGED_BY: naming.OPERATOR}},
+            'spec': {'clusterIP': '10.0.0.9'}})
+        self.assertNotIn(plan.Issue, map(type, self.steps(kube)))
 
     def test_removes_rbac_of_other_namespace_before_finalizer(self):
         kube = harness.cluster_with(bodies.cross_namespace())

@@ -266,8 +266,8 @@ class ShardsTestCase(base.BaseTestCase):
                 asyncio.run(operator.reconciler.reconcile(('lab', 'n0')))
                 asyncio.run(operator.shards.reconcile(('lab', 0)))
                 operator.serve()
-        # The slot; objects, certificate, entry; the status.
-        self.assertEqual(5, made.call_count)
+        # The slot; objects and certificate; entry; the status.
+        self.assertEqual(4, made.call_count)
         self.assertEqual(('True', 'ServiceReady'),
                          harness.conditions(operator.kube, 'n0')['Ready'])
 
