@@ -218,13 +218,17 @@ class Api:
         """Wait for the complete response, however slowly it arrives."""
         seconds = self._options.request_timeout
         try:
-            async with asyncio.timeout(seconds):
-                # The thread goes on if the caller is cancelled.
-                return await asyncio.shield(request)
-        except TimeoutError:
+            # The thread goes on if the caller is cancelled.
+            await asyncio.wait((request,), timeout=seconds)
+        finally:
+            if not request.done():
+                # Nobody is told of its error, which is no error of asyncio.
+                request.add_done_callback(asyncio.Future.exception)
+        if not request.done():
             raise errors.ConnectionLost(
                 f'The API server has not answered completely in {seconds} s',
-                maybe_done=True) from None
+                maybe_done=True)
+        return request.result()
 
     def watch(self, resource: api_resources.AnyResource,
               namespace: str | None = None, label_selector: str = '',

@@ -353,10 +353,11 @@ def _kept_by_others(
             for host in [status.get('bareMetalHost')] if host]
 
 
-def _planned_fields(
-        body: objects.VirtualMachineBMC) -> tuple[spec.Bmc, list[str]]:
+def _planned_fields(body: objects.VirtualMachineBMC) -> list[typing.Any]:
     """Return the parts of a BMC that the plan depends on."""
-    return spec.read(body), body['metadata'].get('finalizers') or []
+    return [body.get('spec'), *map(body['metadata'].get, (
+        'uid', 'generation', 'annotations', 'finalizers',
+        'deletionTimestamp'))]
 
 
 def _is_temporary(error: Exception) -> bool:

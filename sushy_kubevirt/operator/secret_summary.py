@@ -11,7 +11,6 @@ import binascii
 from collections import abc
 import dataclasses
 import functools
-import hashlib
 import hmac
 import os
 import sys
@@ -106,10 +105,8 @@ def trimmed(metadata: objects.Json) -> objects.Json:
 
 def digest(data: abc.Mapping[str, str]) -> bytes:
     """Return bytes that change with the values of a Secret that pods read."""
-    digester = hmac.new(_SALT, digestmod=hashlib.sha256)
-    for key in credentials.KEYS:
-        digester.update(str(data.get(key)).encode() + b'\0')
-    return digester.digest()
+    values = (str(data.get(key)) for key in credentials.KEYS)
+    return hmac.digest(_SALT, '\0'.join(values).encode(), 'sha256')
 
 
 def pair(secret: objects.Json) -> pki.Pair:

@@ -518,9 +518,10 @@ class Shards:
             if member.digest and text != texts.get(name):
                 continue
             if text is None:
+                if member.digest == entry.digest(data.get(name, '')):
+                    continue
                 text = entry.reservation(member.uid, member.slot)
-                if name in data and entry.digest(data[name]) == (
-                        member.digest or entry.digest(text)):
+                if not member.digest and data.get(name) == text:
                     continue
                 # Another client has changed it: have it made again.
                 member.digest = ''

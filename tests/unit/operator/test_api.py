@@ -3,6 +3,7 @@
 
 import asyncio
 import contextlib
+import gc
 import logging
 import threading
 import unittest
@@ -456,6 +457,34 @@ class ApiTestCase(unittest.IsolatedAsyncioTestCase):
             await self.api.patch(api_resources.VM, 'default', 'a', {})
         self.assertTrue(caught.exception.maybe_done)
         self.assertLess(asyncio.get_running_loop().time() - began, 1.5)
+
+    async def test_late_error_is_no_error_of_asyncio(self):
+        reported, answers = [], threading.Event()
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda loop, context: reported.append(
+            context))
+
+        def fail():
+            answers.wait(30)
+            raise errors.ServerError('x')
+
+        self.api = self.new_api(request_timeout=0.01)
+        self.addCleanup(self.api.close)
+        request = api.in_thread(fail)
+        with self.assertRaises(errors.ConnectionLost):
+            await self.api._complete(request)
+        other = api.in_thread(fail)
+        waiting = asyncio.ensure_future(self.new_api()._complete(other))
+        await asyncio.sleep(0)
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+        self.assertFalse(request.done() or other.done())
+        answers.set()
+        await asyncio.wait((request, other))
+        await asyncio.sleep(0)
+        del request, other, waiting
+        gc.collect()
+        self.assertEqual([], reported)
 
     async def test_slow_list_times_out(self):
         self.api = self.new_api(request_timeout=0.3)
