@@ -52,25 +52,19 @@ def readable(sock):
     return bool(select.select([sock], [], [], 0)[0])
 
 
-class ServerMixin:
+class ServerMixin(base.CacheMixin):
 
     def setUp(self):
         super().setUp()
-        self.cluster.versions = {fakes.A: 1, fakes.B: 1}
-        self.responses = self.app.sushy_kubevirt.responses
-        # The threads in which responses were found.
-        self.threads = []
-
-        def observe(environ, response):
-            self.threads.append(threading.current_thread())
-
-        self.responses.observers.append(observe)
-        self.addCleanup(self.responses.observers.remove, observe)
         self.servers = [self.server()]
         self.thread = threading.Thread(
             target=lambda: asyncio.run(self.serve()))
         self.running = threading.Event()
         self.addCleanup(self.end)
+
+    def observed(self, environ, response):
+        """Return the thread in which a response was found."""
+        return threading.current_thread()
 
     def server(self, certificate=None):
         return http_server.Server('127.0.0.1', 0, self.app, certificate,
@@ -148,7 +142,7 @@ class ServerMixin:
         :returns: response, whether it was sent without parsing the request
         """
         sock = sock or self.connect()
-        before = len(self.threads)
+        before = len(self.sent_again)
         sock.sendall(data)
         response = b''
         while b'\r\n\r\n' not in response:
@@ -160,7 +154,7 @@ class ServerMixin:
                 length[1]):
             body += sock.recv(65536)
         return (TIMES.sub(b'', head + b'\r\n\r\n' + body),
-                self.thread in self.threads[before:])
+                self.thread in self.sent_again[before:])
 
     def assert_again(self, expected, data, code=200, sock=None):
         response, again = self.ask(data, code, sock)
@@ -275,9 +269,9 @@ class CachedResponsesTestCase(ServerMixin, base.AccountsTestCase):
 
     def found(self, *pieces):
         """Send pieces; return the threads in which responses were found."""
-        before = len(self.threads)
+        before = len(self.sent_again)
         self.exchange(*pieces)
-        return self.threads[before:]
+        return self.sent_again[before:]
 
     def test_other_framing_is_parsed(self):
         data = self.both(*self.headers)
@@ -331,7 +325,7 @@ class CachedResponsesTestCase(ServerMixin, base.AccountsTestCase):
             for _ in range(2):
                 self.assertEqual(1, self.exchange(
                     data[:-4] + end + data).count(b'HTTP/1.1 '), end)
-                self.assertNotIn(self.thread, self.threads)
+                self.assertNotIn(self.thread, self.sent_again)
 
     def test_long_heads(self):
         for size, code in (2 ** 13, 200), (2 ** 15, 431):
@@ -346,13 +340,13 @@ class CachedResponsesTestCase(ServerMixin, base.AccountsTestCase):
         self.assert_again(True, data, sock=sock)
         connection = self.connection(sock)
         self.call(connection.pause_writing)
-        before = len(self.threads)
+        before = len(self.sent_again)
         sock.sendall(data)
         self.wait_for(lambda: connection.cycle)
         self.assertFalse(readable(sock))
         self.call(connection.resume_writing)
         self.assertTrue(sock.recv(100))
-        self.assertNotIn(self.thread, self.threads[before:])
+        self.assertNotIn(self.thread, self.sent_again[before:])
 
     def test_idle_connection_is_closed(self):
         data = self.both(*self.headers)
@@ -474,7 +468,7 @@ class MutationsTestCase(ServerMixin, base.AccountsTestCase):
             self.assertEqual(cold, warm, (number, pieces))
             answered += bool(cold)
         self.assertGreater(answered, self.COUNT // 2)
-        self.assertIn(self.thread, self.threads)
+        self.assertIn(self.thread, self.sent_again)
 
 
 class DigestTestCase(ServerMixin, base.RedfishTestCase):

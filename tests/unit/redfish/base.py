@@ -72,6 +72,26 @@ class RedfishTestCase(base.BaseTestCase):
                 for entry in body['error']['@Message.ExtendedInfo']]
 
 
+class CacheMixin:
+    """Notes which responses are sent again; their machines have versions.
+
+    :ivar responses: the `response_cache.ResponseCache`
+    :ivar sent_again: what `observed` has returned for each
+    """
+
+    def setUp(self):
+        super().setUp()
+        self.cluster.versions = {fakes.A: 1, fakes.B: 1}
+        self.responses = self.app.sushy_kubevirt.responses
+        self.sent_again = []
+
+        def observe(environ, response):
+            self.sent_again.append(self.observed(environ, response))
+
+        self.responses.observers.append(observe)
+        self.addCleanup(self.responses.observers.remove, observe)
+
+
 class AccountsTestCase(RedfishTestCase):
     """Test case with an account for each role, named like the role.
 

@@ -10,19 +10,10 @@ from tests.unit.redfish import base
 from tests.unit.redfish import fakes
 
 
-class CacheMixin:
+class CacheMixin(base.CacheMixin):
 
-    def setUp(self):
-        super().setUp()
-        self.cluster.versions = {fakes.A: 1, fakes.B: 1}
-        self.responses = self.app.sushy_kubevirt.responses
-        self.sent_again = []
-
-        def observe(environ, response):
-            self.sent_again.append((environ['REQUEST_METHOD'], response.rule))
-
-        self.responses.observers.append(observe)
-        self.addCleanup(self.responses.observers.remove, observe)
+    def observed(self, environ, response):
+        return environ['REQUEST_METHOD'], response.rule
 
     def fetch(self, path=None, code=200, **options):
         """Return a response, and whether it was sent again."""
