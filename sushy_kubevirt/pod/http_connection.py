@@ -397,7 +397,8 @@ class Connection(httptools_impl.HttpToolsProtocol):
         """
         self._digest = None
         if (self._parsing or data.find(_END) != len(data) - len(_END)
-                or self.flow.write_paused or self.pipeline
+                or self.flow.write_paused
+                # The last request, so there is none in the pipeline either.
                 or self.cycle is not None
                 and not self.cycle.response_complete):
             return False

@@ -30,6 +30,7 @@ import flask
 from sushy_kubevirt.kube import blocking
 from sushy_kubevirt.redfish.protocol import application
 from sushy_kubevirt.redfish.protocol import authentication
+from sushy_kubevirt.redfish.protocol import error_responses
 from sushy_kubevirt.redfish.protocol import http_framing
 from sushy_kubevirt.redfish.protocol import internal_requests
 from sushy_kubevirt.redfish.protocol import request_validation
@@ -126,7 +127,10 @@ class ResponseCache:
         environ[DIGEST] = _digest_parsed(environ)
         response = self.find(environ[DIGEST])
         if response is not None and response.conditions.account is not None:
-            authentication.identify(environ, response.conditions.account)
+            try:
+                authentication.identify(environ, response.conditions.account)
+            except error_responses.RedfishError:
+                return None     # which the application raises again
         return response
 
     def find(self, digest: bytes) -> Response | None:
@@ -269,15 +273,11 @@ class _Conditions:
         account = self.account
         if account is None:
             return True
-        name = account.name
-        if self._token is not None:
-            # Also records that the session is used.
-            session = self._services.sessions.find(self._token)
-            if session is None:
-                return False
-            name = session.user
-        # Of a request with the same password.
-        return self._services.login.account(name) == account
+        # The first also records that the session is used. Without a session,
+        # the request has the same password.
+        return (self._token is None
+                or self._services.sessions.find(self._token) is not None) and (
+            self._services.login.account(account.name) == account)
 
 
 def _size(response: Response) -> int:

@@ -8,6 +8,7 @@ that is not the stored one, byte for byte, is parsed.
 import asyncio
 import base64
 import contextlib
+import hashlib
 import random
 import re
 import select
@@ -24,6 +25,7 @@ from sushy_kubevirt.pod import certificate
 from sushy_kubevirt.pod import http_connection
 from sushy_kubevirt.pod import http_server
 from sushy_kubevirt.redfish.protocol import response_cache
+from sushy_kubevirt.redfish.services import server_threads
 from tests.unit.redfish import base
 from tests.unit.redfish import fakes
 
@@ -127,6 +129,10 @@ class ServerMixin(base.CacheMixin):
         for piece in (data, *more):
             sock.sendall(piece)
             self.wait_for(self.quiet)
+        return self.read_all(sock)
+
+    def read_all(self, sock):
+        """End a connection; return all that was sent back."""
         received = b''
         # The server may have closed it.
         with contextlib.suppress(OSError):
@@ -195,6 +201,39 @@ class CachedResponsesTestCase(ServerMixin, base.AccountsTestCase):
         sock = self.connect()
         self.assert_again(True, data, sock=sock)
         self.assertEqual('ReadOnly', self.connection(sock).account)
+        # Also of a request that the application finds.
+        for found in False, True:
+            sock, before = self.connect(), len(self.sent_again)
+            sock.sendall(data[:9])
+            connection = self.connection(sock)
+            self.wait_for(lambda: connection._parsing)
+            self.assert_again(False, data[9:], sock=sock)
+            self.assertEqual(found, len(self.sent_again) > before)
+            self.assertEqual('ReadOnly', connection.account)
+
+    def test_too_many_requests_of_an_account(self):
+        close = request(*self.basic, 'Connection: close')
+        slow = request(*self.basic, path=SYSTEM + '/Processors')
+        self.ask(close)
+        server, = self.servers
+        server._requests = server_threads.Slots(1)
+        called, go_on = threading.Event(), threading.Event()
+        name = 'processors_collection'
+
+        def view(**arguments):
+            called.set()
+            go_on.wait(TIMEOUT)
+            return views[name](**arguments)
+
+        views = dict(self.app.view_functions)
+        with mock.patch.dict(self.app.view_functions, {name: view}):
+            sock = self.connect()
+            sock.sendall(slow)
+            self.assertTrue(called.wait(TIMEOUT))
+            self.assertIn(b'retry-after: 1', self.ask(close, 503)[0].lower())
+            go_on.set()
+            self.ask(b'', sock=sock)
+        self.ask(close)
 
     def connection(self, sock):
         """Return the server's side of a connection."""
@@ -299,6 +338,40 @@ class CachedResponsesTestCase(ServerMixin, base.AccountsTestCase):
                     data, *([b'0\r\n\r\n'] if 'chunked' in str(headers)
                             else [])), data)
 
+    def test_split_requests(self):
+        data = self.both(*self.headers)
+        expected = TIMES.sub(b'', self.exchange(data))
+        for place in range(1, len(data)):
+            before = len(self.sent_again)
+            self.assertEqual(expected, TIMES.sub(b'', self.exchange(
+                data[:place], data[place:])), place)
+            self.assertNotIn(self.thread, self.sent_again[before:])
+
+    def test_no_response_before_that_of_an_earlier_request(self):
+        root, data = request(path=ROOT + '?x'), self.both(*self.headers)
+        expected = [self.ask(each)[0] for each in (root, data)]
+        self.responses.clear()
+        self.both(*self.headers)
+        called, go_on = threading.Event(), threading.Event()
+
+        def app(*args):
+            called.set()
+            go_on.wait(TIMEOUT)
+            return self.app(*args)
+
+        self.servers[0]._app = app
+        sock = self.connect()
+        sock.sendall(root)
+        self.assertTrue(called.wait(TIMEOUT))
+        sock.sendall(data)
+        connection = self.connection(sock)
+        self.wait_for(lambda: connection.pipeline or readable(sock))
+        self.assertFalse(readable(sock))
+        go_on.set()
+        self.wait_for(self.quiet)
+        self.assertEqual(b''.join(expected),
+                         TIMES.sub(b'', self.read_all(sock)))
+
     def test_pieces_behind_a_whole_request(self):
         root, system = request(path=ROOT), request(*self.headers)
         first, _ = self.ask(root)
@@ -358,6 +431,16 @@ class CachedResponsesTestCase(ServerMixin, base.AccountsTestCase):
         self.assert_again(True, data, sock=sock)
         self.assertEqual(b'', sock.recv(1))
 
+    def test_time_limit_of_the_next_request(self):
+        data = self.both(*self.headers)
+        sock = self.connect()
+        self.assert_again(True, data, sock=sock)
+        connection = self.connection(sock)
+        sock.sendall(data[:20])
+        self.wait_for(lambda: connection._parsing)
+        self.assertEqual(http_connection.REQUEST_SECONDS,
+                         connection.end - connection.since)
+
 
 class SchemeTestCase(ServerMixin, base.RedfishTestCase):
 
@@ -383,9 +466,13 @@ class SchemeTestCase(ServerMixin, base.RedfishTestCase):
                              self.assert_again(again, data))
             self.assertIn(b'\nstrict-transport',
                           self.assert_again(again, data, sock=tls))
+        # Of the parsed request, too.
+        data = request('Connection: close', host='127.0.0.1')
+        self.assertNotIn(b'\nstrict-transport', self.ask(data)[0])
+        self.assertIn(b'\nstrict-transport', self.ask(data, sock=tls)[0])
 
 
-class MutationsTestCase(ServerMixin, base.AccountsTestCase):
+class HostileRequestsTestCase(ServerMixin, base.AccountsTestCase):
     """Requests like stored ones get the answer of an empty cache."""
 
     SEED, COUNT = 7, 150
@@ -461,14 +548,42 @@ class MutationsTestCase(ServerMixin, base.AccountsTestCase):
         answered = 0
         for number in range(self.COUNT):
             pieces = self.mutate(self.random.choice(self.stored))
-            self.exchange(*pieces)
-            warm = TIMES.sub(b'', self.exchange(*pieces))
-            with mock.patch.object(self.responses, 'find', return_value=None):
-                cold = TIMES.sub(b'', self.exchange(*pieces))
-            self.assertEqual(cold, warm, (number, pieces))
-            answered += bool(cold)
+            answered += bool(self.check(number, *pieces))
         self.assertGreater(answered, self.COUNT // 2)
         self.assertIn(self.thread, self.sent_again)
+
+    def check(self, hint, *pieces):
+        """Send pieces with an empty cache and without; return the answer."""
+        self.exchange(*pieces)
+        warm = TIMES.sub(b'', self.exchange(*pieces))
+        with mock.patch.object(self.responses, 'find', return_value=None):
+            cold = TIMES.sub(b'', self.exchange(*pieces))
+        self.assertEqual(cold, warm, (hint, pieces))
+        return cold
+
+    def test_several_requests(self):
+        data, *others = self.stored
+        for count, *pieces in (
+                (3, data * 3), (3, data, data, data), (2, data + others[0]),
+                (2, data + others[0][:9], others[0][9:]),
+                (2, data, b'\r\n' + data), (3, data + data, data),
+                (1, data, b'G'), (2, data, b'x'),
+                (2, data, b'?\r\n\r\n', data)):
+            self.assertEqual(count, self.check(count, *pieces).count(
+                b'HTTP/1.1 '), pieces)
+
+    def test_repeated_and_contradictory_headers(self):
+        first, host, *rest = self.stored[0].split(b'\r\n')
+        for line in (*rest[:-2], *self.HEADERS, b'Host: localhost',
+                     b'Authorization: Basic eDp4', b'Content-Length: 00',
+                     b'Content-Length: +0', b'Content-Length: 0, 0',
+                     b'Connection: keep-alive, close', b' folded', b'X : y'):
+            for parts in (line, host, *rest), (host, *rest[:-2], line, b'',
+                                               b''):
+                data = b'\r\n'.join((first, *parts))
+                self.check(line, data)
+                self.check(line, data, b'12345')
+                self.check(line, data + b'12345')
 
 
 class DigestTestCase(ServerMixin, base.RedfishTestCase):
@@ -480,3 +595,6 @@ class DigestTestCase(ServerMixin, base.RedfishTestCase):
                    response_cache.digest('http', data[:-1])}
         self.assertEqual(3, len(digests))
         self.assertEqual({32}, set(map(len, digests)))
+        # They contain passwords, and cannot be guessed from outside.
+        self.assertNotIn(hashlib.blake2b(
+            b'http:' + data, digest_size=32).digest(), digests)

@@ -40,10 +40,13 @@ class ResponseCacheTestCase(CacheMixin, base.RedfishTestCase):
 
     def test_changed_machine_is_read(self):
         self.fetch()
+        size = self.responses._bytes
         self.machine.led = 'Lit'
         self.cluster.versions[fakes.A] = 2
         self.assert_again(False)
         self.assert_again(True)
+        # It has replaced the other.
+        self.assertLess(self.responses._bytes, 1.1 * size)
         # Another machine's version does not matter.
         self.cluster.versions[fakes.B] = 2
         self.assert_again(True)
@@ -66,6 +69,8 @@ class ResponseCacheTestCase(CacheMixin, base.RedfishTestCase):
         with mock.patch.dict(self.app.view_functions,
                              {'system_resource': change}):
             self.assert_again(False)
+        # Nor when it is undone.
+        self.cluster.versions[fakes.A] = 1
         self.assert_again(False)
         self.assert_again(True)
 
@@ -95,6 +100,8 @@ class ResponseCacheTestCase(CacheMixin, base.RedfishTestCase):
         for query in '?$expand=*', '?$expand=.($levels=2)':
             self.assert_again(False, self.path + query)
             self.assert_again(False, self.path + query)
+        for _ in range(2):
+            self.assert_again(False, self.path + '/Memory?only')
 
     def test_errors_and_changes_are_not_cached(self):
         for _ in range(2):
@@ -125,6 +132,12 @@ class ResponseCacheTestCase(CacheMixin, base.RedfishTestCase):
         self.assertIn(len(self.responses._responses), (1, 2, 3))
         self.assert_again(True, '/redfish/v1/?x=19')
         self.assert_again(False, '/redfish/v1/?x=0')
+        # The least recently used is removed.
+        self.responses.clear()
+        self.fetch('/redfish/v1/?x=kept')
+        for number in range(20):
+            self.fetch(f'/redfish/v1/?x={number}')
+            self.assert_again(True, '/redfish/v1/?x=kept')
         # What is kept of the request counts, too.
         self.fetch('/redfish/v1/?x=' + size * 'y')
         self.assertEqual({}, self.responses._responses)
