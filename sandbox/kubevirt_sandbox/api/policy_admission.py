@@ -24,10 +24,16 @@ _VARIABLES = re.compile(
     r'\b(?<!\.)variables\s*\.\s*([A-Za-z_][A-Za-z0-9_]*)')
 _PRESENT = re.compile(
     r'\bhas\(\s*(variables\s*\.\s*[A-Za-z_][A-Za-z0-9_]*)\s*\)')
-# A string literal, or the name of a user.
-_USER = re.compile(r'"(?:[^"\\]|\\.)*"|\'(?:[^\'\\]|\\.)*\'|'
-                   r'\brequest\.userInfo\.username\b')
+# String literals, and comparisons of the objects with null.
+_NULL = re.compile(
+    r'"(?:[^"\\]|\\.)*"|\'(?:[^\'\\]|\\.)*\'|'
+    r'\b(?<!\.)(object|oldObject)\s*([!=])=\s*null\b')
 
+_OBJECTS = 'object', 'oldObject'
+
+#: What many requests have in common, as paths of :mod:`cel_reads`.
+_FIXED = frozenset((('userInfo', 'username'), ('resource', 'resource'),
+                    ('operation',)))
 
 #: Begins the names of CEL variables that stand for ``variables.NAME``.
 _PREFIX = 'variables__'
@@ -46,6 +52,7 @@ class PolicyAdmission:
         self._kinds = server.kinds
         self._namespace = namespace
         self._policies = None              # [(policy, [binding]), …]
+        self._concerned = {}               # {kind of write: the same}
         for kind in admission_policies.KINDS:
             server.register_kind(kind)
             self._store.listen(kind, self._invalidate)
@@ -53,6 +60,7 @@ class PolicyAdmission:
 
     def _invalidate(self, _event):
         self._policies = None
+        self._concerned.clear()
 
     def _bound_policies(self):
         if self._policies is None:
@@ -69,11 +77,24 @@ class PolicyAdmission:
             ]
         return self._policies
 
+    def _policies_for(self, kind, operation, subresource):
+        """Return the policies that may match such writes."""
+        write = kind, operation, subresource
+        found = self._concerned.get(write)
+        if found is None:
+            found = self._concerned[write] = [
+                (policy, bindings)
+                for policy, bindings in self._bound_policies()
+                if any(_concerns(rule, *write) for rule in policy['spec'][
+                    'matchConstraints'].get('resourceRules') or ())]
+        return found
+
     def _check(self, kind, admission, dry_run):
         if admission.identity is None or kind in admission_policies.KINDS:
             return
         refused = inputs = None
-        for policy, bindings in self._bound_policies():
+        for policy, bindings in self._policies_for(
+                kind, admission.operation, admission.subresource):
             spec = policy['spec']
             if not self._matches(spec['matchConstraints'], kind, admission):
                 continue
@@ -132,13 +153,8 @@ class PolicyAdmission:
 
     def _fits(self, rule, kind, admission, meta):
         """Tell whether a rule matches a write (webhook/predicates/rules)."""
-        scope = 'Namespaced' if kind.namespaced else 'Cluster'
         return (
-            _in(rule['operations'], admission.operation)
-            and _in(rule['apiGroups'], kind.group)
-            and rule['scope'] in ('*', scope)
-            and any(_is_resource(one, kind.plural, admission.subresource)
-                    for one in rule['resources'])
+            _concerns(rule, kind, admission.operation, admission.subresource)
             and (not rule.get('resourceNames')
                  or meta.get('name') in rule['resourceNames'])
             and ('*' in rule['apiVersions'] or any(
@@ -173,6 +189,16 @@ class PolicyAdmission:
                              **admission.identity.info()}}})
 
 
+def _concerns(rule, kind, operation, subresource):
+    """Tell whether a rule matches a write of some version and name."""
+    scope = 'Namespaced' if kind.namespaced else 'Cluster'
+    return (_in(rule['operations'], operation)
+            and _in(rule['apiGroups'], kind.group)
+            and rule['scope'] in ('*', scope)
+            and any(_is_resource(one, kind.plural, subresource)
+                    for one in rule['resources']))
+
+
 def _in(wanted, what):
     return '*' in wanted or what in wanted
 
@@ -200,9 +226,13 @@ class _Missing:
         #: None when there was all that was needed.
         self.name = None
 
+    def has(self, name: str, paths: frozenset) -> bool:
+        """Tell whether the context has paths of a variable."""
+        return name in self.known and paths <= self.known[name]
+
     def __call__(self, name: str) -> None:
-        if self.name is None and name in self.reads and not (
-                name in self.known and self.reads[name] <= self.known[name]):
+        if self.name is None and name in self.reads and not self.has(
+                name, self.reads[name]):
             self.name = name
 
 
@@ -219,6 +249,13 @@ class Inputs:
 
     def __init__(self, values: dict):
         self._values = values
+        #: Which of the objects are null.
+        self._nulls = tuple(name for name in _OBJECTS
+                            if values.get(name) is None)
+        request = values.get('request') or {}
+        self._fixed = (request.get('userInfo', {}).get('username'),
+                       request.get('resource', {}).get('resource'),
+                       request.get('operation'))
         decide = values.get(cel_authorizer.NAME)
         self._context = cel_rules.library().Context(
             functions=cel_authorizer.functions(decide) if decide else {})
@@ -239,11 +276,17 @@ class Inputs:
             ValueError.
         :raises ValueError: the evaluation failed.
         """
-        flat, reads = _named(text)
+        value = _of_request(text, self._nulls, self._fixed)
+        if value is not None:
+            return value
+        flat, reads = _named(text, self._nulls)
         try:
-            if _names_user_only(flat):
-                return _of_user(
-                    flat, self._values['request']['userInfo']['username'])
+            for name, paths in reads.items():
+                # The conversion of a whole object takes long.
+                large = name in _OBJECTS and cel_reads.WHOLE in paths
+                if name in self._values and not large and (
+                        not self._missing.has(name, paths)):
+                    self._provide(name, reads, variable)
             while True:
                 value, error = self._attempt(flat, reads)
                 if self._missing.name is None:
@@ -362,14 +405,21 @@ def _message(one, policy):
         f'failed expression: {one["expression"].strip()}')
 
 
-@functools.lru_cache(1000)
-def _named(text):
+@functools.lru_cache(10_000)
+def _named(text, nulls):
     """Return an expression as it is evaluated, and what it reads.
 
+    :param nulls: names of the objects that are null.
     :returns: the expression with a CEL variable for each variable: a field of
         one CEL variable would have all of them converted again whenever
         another is evaluated. And the reads, see :func:`cel_reads.reads`.
     """
+    def settled(found):
+        if not found[1]:
+            return found[0]
+        return str((found[1] in nulls) == (found[2] == '=')).lower()
+
+    text = _NULL.sub(settled, text)
     names = set(filter(None, _VARIABLES.findall(text)))
     # A variable is present unless its evaluation fails.
     flat = _VARIABLES.sub(
@@ -379,19 +429,24 @@ def _named(text):
         (_PREFIX + name for name in names), frozenset([cel_reads.WHOLE]))}
 
 
-@functools.lru_cache(1000)
-def _names_user_only(text):
-    """Tell whether an expression depends on the user's name alone."""
-    return _PREFIX not in text and not cel_reads.reads(_USER.sub('', text))
+# Cached, as most policies are about a few users and resources, and say so by
+# regular expressions, which are compiled whenever they are evaluated.
+@functools.lru_cache(10_000)
+def _of_request(text, nulls, fixed):
+    """Return the value of an expression that these decide, or None.
 
-
-# Cached, as most policies are about a few users, and say so by a regular
-# expression, which is compiled whenever it is evaluated.
-@functools.lru_cache(1000)
-def _of_user(text, name):
-    context = cel_rules.library().Context()
-    context.add_variable('request', {'userInfo': {'username': name}})
-    return cel_rules.compiled(text).execute(context)
+    :param fixed: the user's name, resource and operation.
+    """
+    flat, reads = _named(text, nulls)
+    if None in fixed or not reads.get('request', frozenset()) <= _FIXED:
+        return None
+    username, resource, operation = fixed
+    try:
+        return cel_rules.compiled(flat).execute({'request': {
+            'userInfo': {'username': username},
+            'resource': {'resource': resource}, 'operation': operation}})
+    except (RuntimeError, TypeError, KeyError, ValueError):
+        return None  # It fails, or needs another variable.
 
 
 def _refusal(kind, admission, policy, binding, message, reason):

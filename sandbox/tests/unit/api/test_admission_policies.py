@@ -82,6 +82,9 @@ CREATED = (
      '\' resulted in error: Function \'resource\' error: Python function '
      'call failed: ValueError: resource must not be empty. Check function '
      'arguments and their types.'),
+    # A text is no comparison.
+    (policy('"oldObject == null".size() + \'object != null\'.size() == 31'),
+     None),
     # Match conditions.
     (policy('false', matchConditions=named(
         a='request.userInfo.username == "joe"')), None),
@@ -101,7 +104,10 @@ CREATED = (
             'object.spec.size == 1 && !has(object.metadata.none)',
             'object.exists(field, field == "spec")',
             'object.metadata.namespace == request.namespace && '
-            'request.exists(field, field == "dryRun")'), None),
+            'request.exists(field, field == "dryRun")',
+            'has(object.metadata.name) && has(request.name)',
+            'has(request.name)', 'request.exists(field, field == "name")'),
+     None),
     # Whatever is evaluated first, each expression has its variables.
     (policy(' + '.join(f'variables.{name}{n}' for n in range(12)
                        for name in 'ab') + ' == 36',
@@ -255,6 +261,21 @@ class AdmissionPolicyTestCase(unittest.TestCase):
                 else:
                     self.assert_refused(self.store.create, thing, write=write)
 
+    def test_conditions_on_requests(self):
+        """Those on resource and operation alone are kept, by them."""
+        other = base.thing()
+        other.plural, other.kind = 'others', 'Other'
+        self.cluster.register_kind(other)
+        self.bind(policy(
+            'request.resource.resource == "things" ? oldObject == null : '
+            'request.operation == "UPDATE"', rule={'resources': ['*']}))
+        made = self.store.create(self.kind, base.make(), write=self.write())
+        self.assert_refused(self.store.update, {**made, 'spec': {'size': 2}})
+        self.store.create(other, base.make())
+        with self.assertRaises(errors.ApiError):
+            self.store.create(other, base.make('b'), write=self.write())
+        self.store.update(other, base.make(size=2), write=self.write())
+
     def test_policy_of_updates(self):
         self.bind(policy('object.spec.size >= oldObject.spec.size',
                          rule={'operations': ['UPDATE']}))
@@ -332,6 +353,14 @@ class AdmissionPolicyTestCase(unittest.TestCase):
         self.assert_refused(self.store.create, base.make('b'))
         self.store.delete(admission_policies.BINDING, '', 'b')
         self.store.create(self.kind, base.make('b'), write=self.write())
+
+    def test_changed_policy_takes_effect(self):
+        self.bind(policy('false', rule={'resources': ['others']}))
+        self.store.create(self.kind, base.make(), write=self.write())
+        self.store.change(
+            admission_policies.POLICY, '', 'p',
+            lambda made: made.update(spec=policy('false')['spec']))
+        self.assert_refused(self.store.create, base.make('b'))
 
     def test_writes_of_own_controllers_are_exempt(self):
         self.bind(policy('false', rule={'apiGroups': ['*'],
