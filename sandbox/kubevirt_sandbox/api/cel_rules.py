@@ -15,6 +15,7 @@ from importlib import machinery
 from importlib import util
 import re
 import sys
+from typing import NamedTuple
 
 from kubevirt_sandbox.api import cel_reads
 from kubevirt_sandbox.api import errors
@@ -65,15 +66,15 @@ def checker(kind):
     :returns: a ``validate`` hook (see :class:`kinds.Kind`), or None for a
         schema without rules.
     """
-    schema = kind.schema
-    if not schema or not any(True for _ in _places(schema)):
+    rules = _rules(kind.schema or {})
+    if rules is None:
         return None
 
     def validate(admission):
         if admission.operation == 'DELETE':
             return
-        found = causes(schema, _visible(admission.new),
-                       _visible(admission.old))
+        found = list(_check(rules, _visible(admission.new),
+                            _visible(admission.old), ''))
         if found:
             raise errors.invalid(
                 kind, admission.new['metadata'].get('name'), found)
@@ -92,35 +93,50 @@ def causes(schema, new, old=None):
 
     :param old: the object as it was, None for one that is created.
     """
-    return list(_check(schema, new, old, ''))
+    rules = _rules(schema)
+    return [] if rules is None else list(_check(rules, new, old, ''))
 
 
-def _places(schema):
-    if schema.get(RULES):
-        yield schema
-    for below in (schema.get('properties') or {}).values():
-        yield from _places(below)
-    for name in ('items', 'additionalProperties'):
-        if isinstance(schema.get(name), dict):
-            yield from _places(schema[name])
+class _Rules(NamedTuple):
+    """A schema with rules, or with rules below it.
+
+    :param named: ``{name: _Rules or None}`` of ``properties``.
+    :param others: those of ``additionalProperties``.
+    :param items: those of ``items``.
+    """
+
+    schema: dict
+    named: dict
+    others: '_Rules | None'
+    items: '_Rules | None'
 
 
-def _check(schema, new, old, path):
+def _rules(schema):
+    """Return the :class:`_Rules` of a schema, None if there are none."""
+    named = {name: _rules(below) for name, below in (
+        schema.get('properties') or {}).items()}
+    others, items = (
+        _rules(schema[name]) if isinstance(schema.get(name), dict) else None
+        for name in ('additionalProperties', 'items'))
+    if schema.get(RULES) or any((others, items, *named.values())):
+        return _Rules(schema, named, others, items)
+    return None
+
+
+def _check(rules, new, old, path):
     if new is None:
         return
-    values = None
+    schema = rules.schema
+    values = {'self': new, 'oldSelf': old}
     for rule in schema.get(RULES) or ():
         text = rule['rule']
         reads = cel_reads.reads(text)
         if (old is None if 'oldSelf' in reads else old == new):
             continue
         said = rule.get('message', '').strip()
-        if values is None:
-            values = {'self': _value(schema, new),
-                      'oldSelf': _value(schema, old)}
         try:
             if compiled(text).execute({**_FUNCTIONS, **{
-                    name: cel_reads.part(values[name], paths)
+                    name: _read(schema, values[name], paths)
                     for name, paths in reads.items()
                     if name in values}}) is True:
                 continue
@@ -133,18 +149,24 @@ def _check(schema, new, old, path):
             path or '<nil>')
     prefix = path + '.' if path else ''
     if isinstance(new, dict):
-        named = schema.get('properties') or {}
-        others = schema.get('additionalProperties')
         before = old if isinstance(old, dict) else {}
         for name, value in new.items():
-            below = named.get(name, others)
-            if isinstance(below, dict):
+            below = rules.named.get(name, rules.others)
+            if below is not None:
                 yield from _check(below, value, before.get(name),
                                   prefix + name)
-    elif (isinstance(new, list) and new != old
-          and isinstance(schema.get('items'), dict)):
+    elif isinstance(new, list) and new != old and rules.items is not None:
         for at, value in enumerate(new):
-            yield from _check(schema['items'], value, None, f'{path}[{at}]')
+            yield from _check(rules.items, value, None, f'{path}[{at}]')
+
+
+def _read(schema, value, paths):
+    """Convert what paths read of a value."""
+    if cel_reads.WHOLE not in paths and isinstance(value, dict):
+        names = {path[0] for path in paths}
+        value = {name: below for name, below in value.items()
+                 if name in names or _escaped(name) in names}
+    return cel_reads.part(_value(schema, value), paths)
 
 
 def _value(schema, value):

@@ -36,6 +36,8 @@ CASES = (
     ({'properties': {'l': {'items': ruled('has(self.a)', a=STRING)}}},
      {'l': [{'a': 'x'}, {}]}, None,
      ['l[1]: Invalid value: "object": failed rule: has(self.a)']),
+    ({'additionalProperties': ruled('has(self.a)', a=STRING)}, {'m': {}},
+     None, ['m: Invalid value: "object": failed rule: has(self.a)']),
     # An error in a rule is a violation.
     (ruled('self.a == "x"', a=STRING), {}, None,
      ['<nil>: Invalid value: "object": \'a\' evaluating rule: '
