@@ -74,7 +74,8 @@ def parse_json(raw, duplicates=None):
         value = _load(
             raw, parse_constant=constant,
             object_pairs_hook=None if duplicates is None else pairs)
-        _check_depth(value)
+        if raw.count(b'{') + raw.count(b'[') > DEPTH:
+            _check_depth(value)
         return value
     except (ValueError, RecursionError) as exc:
         raise errors.bad_request(

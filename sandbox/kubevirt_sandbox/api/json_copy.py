@@ -41,8 +41,9 @@ def drop_nulls(value):
     custom resources they stay.
     """
     if isinstance(value, dict):
-        for name in [n for n, below in value.items() if below is None]:
-            del value[name]
+        if None in value.values():
+            for name in [n for n, below in value.items() if below is None]:
+                del value[name]
         for below in value.values():
             if isinstance(below, (dict, list)):
                 drop_nulls(below)

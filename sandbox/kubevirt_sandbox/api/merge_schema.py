@@ -10,6 +10,8 @@ import weakref
 
 STRING = {'type': 'string'}
 
+_encode = json.JSONEncoder(separators=(',', ':')).encode
+
 #: Schema of metadata in every object; overrides the schema of the kind.
 OBJECT_META = {
     'type': 'object',
@@ -111,7 +113,7 @@ class Shape:
             if isinstance(item, (dict, list)) or item is None:
                 raise ValueError('associative list without keys has an '
                                  'element that is no scalar')
-            return 'v:' + json.dumps(item, separators=(',', ':'))
+            return 'v:' + _encode(item)
         if not isinstance(item, dict):
             raise ValueError('associative list with keys may not have '
                              'non-map elements')
@@ -129,7 +131,7 @@ class Shape:
                 'associative list with keys has an element that omits all '
                 f'key fields {json.dumps(self.keys)} (and doesn\'t have '
                 'default values for any key fields)')
-        return 'k:' + json.dumps(keys, separators=(',', ':'))
+        return 'k:' + _encode(keys)
 
     def step(self, element):
         """Return the shape at a path element."""

@@ -6,6 +6,8 @@ The operations behind field ownership, as
 """
 MISSING = object()
 
+_CONTAINERS = (dict, list)
+
 
 class Difference:
     """The difference of two values: three sets of paths."""
@@ -63,9 +65,16 @@ def _emptied(shape, value, other):
 def _compare_fields(shape, old, new, path, found):
     old = {} if old is MISSING else old
     new = {} if new is MISSING else new
-    for name in old.keys() | new.keys():
-        _compare(shape.field(name), old.get(name, MISSING),
-                 new.get(name, MISSING), (*path, 'f:' + name), found)
+    for name, value in new.items():
+        here = (*path, 'f:' + name)
+        before = old.get(name, MISSING)
+        if before is MISSING and type(value) not in _CONTAINERS:
+            found.added.add(here)
+        elif before is not value:
+            _compare(shape.field(name), before, value, here, found)
+    for name in old.keys() - new.keys():
+        _compare(shape.field(name), old[name], MISSING,
+                 (*path, 'f:' + name), found)
 
 
 def _entries(shape, values):

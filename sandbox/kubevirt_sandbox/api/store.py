@@ -236,7 +236,7 @@ class Store:
         collection = self.collection(kind)
         if key in collection.records:
             raise errors.already_exists(kind, key[1])
-        self._prune(kind, obj, None, write)
+        settled = self._prune(kind, obj, None, write)
         if kind.default:
             kind.default(obj)
         if not write.managed:
@@ -244,7 +244,7 @@ class Store:
         admission = kinds.Admission(
             'CREATE', '', obj, None, self, write.user, write.warnings,
             write.identity)
-        obj = self._admit(kind, admission, write)
+        obj = self._admit(kind, admission, write, settled)
         if write.dry_run:
             return obj
         return self._commit(collection, history.ADDED, key, obj)
@@ -284,7 +284,7 @@ class Store:
         meta.pop('resourceVersion', None)
         metadata.prepare_update(kind, obj, old, subresource)
         meta = obj['metadata']
-        self._prune(kind, obj, old, write)
+        settled = self._prune(kind, obj, old, write)
         if kind.default and not subresource:
             kind.default(obj)
         if not write.managed:
@@ -292,7 +292,7 @@ class Store:
         admission = kinds.Admission(
             'UPDATE', subresource, obj, old, self, write.user,
             write.warnings, write.identity)
-        obj = self._admit(kind, admission, write)
+        obj = self._admit(kind, admission, write, settled)
         metadata.count(kind, obj, old, subresource)
         meta = obj['metadata']
         if self._same(obj, old):
@@ -422,6 +422,10 @@ class Store:
 
     @staticmethod
     def _prune(kind, obj, old, write):
+        """Bring an object into the form of its schema.
+
+        :returns: whether it fits the schema, and only a hook may change that.
+        """
         metadata.prune(obj, write.unknown)
         left = _work(kind, obj, old)
         if left:
@@ -437,15 +441,16 @@ class Store:
                 schemas.fill_defaults(kind.schema, obj, same)
         if write.check:
             write.warnings += write.check()
+        return not left and not kind.default
 
-    def _admit(self, kind, admission, write):
+    def _admit(self, kind, admission, write, settled):
         for gate in self.gates:
             gate(kind, admission)
         if kind.mutate:
             kind.mutate(admission)
         obj, old = admission.new, admission.old
         found = metadata.causes(kind, obj, old)
-        left = _work(kind, obj, old)
+        left = 0 if settled and not kind.mutate else _work(kind, obj, old)
         if left & schema_walks.DEFAULTS and kind.mutate:
             schemas.fill_defaults(kind.schema, obj, _same_fields(obj, old))
             left = _work(kind, obj, old)

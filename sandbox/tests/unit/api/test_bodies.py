@@ -18,6 +18,13 @@ class TestText(base.BaseTestCase):
                     (b'{"a": "\xff"}', {'a': '\ufffd'})):
                 self.assertEqual(value, parse(raw))
 
+    def test_refuses_deep_values(self):
+        for parse in bodies.parse_json, bodies.parse_yaml:
+            for opening, closing in ((b'[', b']'), (b'{"a":', b'}')):
+                parse(opening * 200 + b'1' + closing * 200)
+                self.assertRaises(errors.ApiError, parse,
+                                  opening * 202 + b'1' + closing * 202)
+
     def test_refuses_other_encodings(self):
         self.assertRaises(errors.ApiError, bodies.parse_json,
                           '{}'.encode('utf-16'))

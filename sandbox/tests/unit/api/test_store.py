@@ -70,6 +70,17 @@ class StoreTestCase(unittest.TestCase):
         self.assertEqual(1, self.store.get(self.kind, 'default', 'a')[
             'spec']['size'])
 
+    def test_schema_applies_to_what_hooks_set(self):
+        def enlarge(obj):
+            obj['spec']['size'] = 1000
+
+        for hook in ({'default': enlarge},
+                     {'mutate': lambda admission: enlarge(admission.new)}):
+            kind = base.thing(**hook)
+            with self.subTest(hook=hook):
+                self.assert_error(422, base.cluster(kind).store.create, kind,
+                                  base.make(colour='red'))
+
     def test_listeners_get_events_in_order(self):
         events = []
 
