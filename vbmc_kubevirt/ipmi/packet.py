@@ -47,6 +47,9 @@ _CODE_LENGTH = 16
 _V15 = struct.Struct('<II')
 _V20 = struct.Struct('<BIIH')
 
+# Of all RMCP+ packets.
+_RMCPP = RMCP + bytes((AUTH_RMCPP,))
+
 
 class Malformed(Exception):
     """The packet is invalid or unsupported; drop it without a response."""
@@ -83,24 +86,23 @@ def parse(data: bytes) -> Packet:
 
     :raises: `Malformed`
     """
-    if len(data) < 14 or not data.startswith(RMCP):
-        raise Malformed()
-    if data[4] in (AUTH_NONE, AUTH_MD5):
+    if not data.startswith(_RMCPP):
         return _parse_v15(data)
-    if data[4] != AUTH_RMCPP or len(data) < 16:
+    if len(data) < 16:
         raise Malformed()
     kind, session_id, sequence, length = _V20.unpack_from(data, 5)
-    if kind & _TYPE == _OEM:
+    payload_type, end = kind & _TYPE, 16 + length
+    if payload_type == _OEM or len(data) < end:
         raise Malformed()
-    payload = data[16:16 + length]
-    if len(payload) != length:
-        raise Malformed()
-    return Packet(True, kind & _TYPE, bool(kind & _ENCRYPTED),
-                  bool(kind & _AUTHENTICATED), session_id, sequence, payload,
-                  data[4:], data[16 + length:])
+    return Packet(True, payload_type, kind & _ENCRYPTED != 0,
+                  kind & _AUTHENTICATED != 0, session_id, sequence,
+                  data[16:end], data[4:], data[end:])
 
 
 def _parse_v15(data: bytes) -> Packet:
+    if (len(data) < 14 or not data.startswith(RMCP)
+            or data[4] not in (AUTH_NONE, AUTH_MD5)):
+        raise Malformed()
     sequence, session_id = _V15.unpack_from(data, 5)
     secured = data[4] == AUTH_MD5
     start = 13 + _CODE_LENGTH * secured
@@ -168,13 +170,8 @@ def wrap(payload_type: int, payload: bytes, session_id: int = 0,
     """
     if secured:
         payload_type |= _ENCRYPTED | _AUTHENTICATED
-    return RMCP + bytes((AUTH_RMCPP,)) + _V20.pack(
+    return _RMCPP + _V20.pack(
         payload_type, session_id, sequence, len(payload)) + payload
-
-
-def checksum(data: bytes) -> int:
-    """Two's complement of the sum modulo 256 (section 13.8)."""
-    return -sum(data) & 0xff
 
 
 class Request(typing.NamedTuple):
@@ -200,16 +197,15 @@ def parse_request(payload: bytes) -> Request:
     :raises: `Malformed` if it is too short, has a wrong checksum or is a
         response
     """
-    # A part and its checksum have the sum 0.
-    if len(payload) < 7 or checksum(payload[:3]) or checksum(payload[3:]):
+    # The sum of a part and its checksum is 0 modulo 256 (section 13.8).
+    if (len(payload) < 7 or sum(payload[:3]) & 0xff
+            or sum(payload[3:]) & 0xff):
         raise Malformed()
-    if payload[1] >> 2 & 1:
+    responder, netfn, _checksum, requester, sequence, command = payload[:6]
+    if netfn >> 2 & 1:
         raise Malformed()
-    return Request(
-        responder=payload[0], netfn=payload[1] >> 2, lun=payload[1] & 3,
-        requester=payload[3], sequence=payload[4] >> 2,
-        requester_lun=payload[4] & 3, command=payload[5],
-        data=bytes(payload[6:-1]))
+    return Request(responder, netfn >> 2, netfn & 3, requester,
+                   sequence >> 2, sequence & 3, command, payload[6:-1])
 
 
 def response(request: Request, code: int, data: bytes = b'') -> bytes:
@@ -218,8 +214,9 @@ def response(request: Request, code: int, data: bytes = b'') -> bytes:
     :param code: completion code
     :param data: response data bytes
     """
-    head = bytes((request.requester,
-                  (request.netfn | 1) << 2 | request.requester_lun))
+    requester = request.requester
+    netfn = (request.netfn | 1) << 2 | request.requester_lun
     body = bytes((request.responder, request.sequence << 2 | request.lun,
                   request.command, code)) + data
-    return head + bytes((checksum(head),)) + body + bytes((checksum(body),))
+    return bytes((requester, netfn, -(requester + netfn) & 0xff, *body,
+                  -sum(body) & 0xff))

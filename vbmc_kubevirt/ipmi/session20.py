@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import collections
 from collections import abc
+import hashlib
 import hmac
 import os
 import struct
@@ -64,8 +65,12 @@ SUITES = (Suite(17, 3, 4, 1, 'sha256', 16),
           Suite(3, 1, 1, 1, 'sha1', 12))
 
 
-# Confidentiality pad (table 13-20).
-_PAD = bytes(range(1, 16))
+# Confidentiality pad and its length, by length (table 13-20).
+_PADS = tuple(bytes((*range(1, length + 1), length)) for length in range(16))
+
+# Integrity pad, its length and next header (table 13-8), of every packet: what
+# is signed before them is a header of 12 bytes and blocks of 16.
+_TRAILER = bytes((0xff, 0xff, 2, packet.NEXT_HEADER))
 
 # RAKP message 1 (table 13-11): the user is found by name alone, and not by
 # name and privilege limit.
@@ -87,6 +92,32 @@ class HandshakeRefused(Exception):
 
 class HandshakeAborted(Exception):
     """The client aborted RAKP: message 2 does not match its password."""
+
+
+class _Hmac:
+    """HMAC of many messages with one key (RFC 2104).
+
+    Copies of two hashes take two thirds of the time of copies of `hmac.HMAC`,
+    and a third of that of `hmac.digest`, which makes new contexts.
+
+    :param key: at most 64 bytes, the size of a block of the hashes
+    :param hash: name of SHA-1 or SHA-256 in `hashlib`
+    """
+
+    __slots__ = '_inner', '_outer'
+
+    def __init__(self, key: bytes, hash: str) -> None:
+        block = key.ljust(64, b'\0')
+        self._inner, self._outer = (
+            hashlib.new(hash, bytes(byte ^ pad for byte in block))
+            for pad in (0x36, 0x5C))
+
+    def digest(self, message: bytes) -> bytes:
+        """Return the HMAC of a message."""
+        inner, outer = self._inner.copy(), self._outer.copy()
+        inner.update(message)
+        outer.update(inner.digest())
+        return outer.digest()
 
 
 class SequenceWindow:
@@ -181,9 +212,10 @@ class Session(Client):
     :ivar sol: None unless Serial over LAN is active
     """
 
-    __slots__ = ('sol', '_console_id', '_suite', '_role', '_username', '_key',
-                 '_guid', '_client_random', '_random', '_rakp3', '_rakp4',
-                 '_signer', '_encryptor', '_decryptor', '_sent', '_window')
+    __slots__ = ('sol', '_console_id', '_console_number', '_suite', '_role',
+                 '_username', '_key', '_guid', '_client_random', '_random',
+                 '_rakp3', '_rakp4', '_signer', '_encryptor', '_decryptor',
+                 '_sent', '_window')
 
     #: True for the RMCP+ packet format, False for IPMI v1.5.
     rmcpp = True
@@ -196,6 +228,7 @@ class Session(Client):
         self.sol: sol.Sol | None = None
         self.privilege = constants.Privilege.USER
         self._console_id = bytes(request[4:8])
+        self._console_number, = struct.unpack('<I', self._console_id)
         self._random: bytes | None = None
         self._rakp3: bytes | None = None
         self._rakp4: Answer
@@ -306,8 +339,7 @@ class Session(Client):
                          constants.Status.INVALID_CHECK_VALUE)
         integrity = mac(self._key, self._client_random + self._random
                         + self._user)
-        self._signer = hmac.new(mac(integrity, b'\x01' * 20),
-                                digestmod=self._suite.hash)
+        self._signer = _Hmac(mac(integrity, b'\x01' * 20), self._suite.hash)
         # Each packet begins with its initialization vector. These contexts
         # chain it to the previous packet, which is of no effect: the BMC's
         # vectors are encrypted random numbers (NIST SP 800-38A, appendix C),
@@ -335,25 +367,26 @@ class Session(Client):
             packet
         :raises: `packet.Malformed`
         """
-        length = self._suite.code_length
         if not (received.authenticated and received.encrypted):
             raise packet.Malformed()
-        trailer, code = received.trailer[:-length], received.trailer[-length:]
-        if len(trailer) < 2 or not hmac.compare_digest(
-                self._code(received.signed[:-length]), code):
+        trailer, length = received.trailer, self._suite.code_length
+        if not hmac.compare_digest(
+                self._code(received.signed[:-length]), trailer[-length:]):
             raise packet.Malformed()
-        if (trailer[-1] != packet.NEXT_HEADER
-                or trailer[-2] != len(trailer) - 2):
+        # Before the code are the pad, its length and the next header; no
+        # length in a byte is that of a trailer without them.
+        pad = len(trailer) - length - 2
+        if trailer[pad] != pad or trailer[pad + 1] != packet.NEXT_HEADER:
             raise packet.Malformed()
         payload = received.payload
         if len(payload) < 32 or len(payload) % 16:
             raise packet.Malformed()
-        plain = self._decryptor.decrypt(payload)[16:]
-        # Confidentiality pad and its length (table 13-20).
-        if plain[-1] >= len(plain) or plain[-1] > 15:
+        # Initialization vector, message, pad and its length (table 13-20).
+        plain = self._decryptor.decrypt(payload)
+        pad = plain[-1]
+        if pad > 15:
             raise packet.Malformed()
-        return plain[:-1 - plain[-1]], self._window.accept(
-            received.sequence)
+        return plain[16:-1 - pad], self._window.accept(received.sequence)
 
     def wrap(self, payload: bytes,
              payload_type: int = constants.Payload.IPMI) -> bytes:
@@ -361,21 +394,14 @@ class Session(Client):
 
         :returns: the datagram
         """
-        pad = -(len(payload) + 1) % 16
-        plain = payload + _PAD[:pad] + bytes((pad,))
         data = packet.wrap(
-            payload_type, self._encryptor.encrypt(os.urandom(16) + plain),
-            struct.unpack('<I', self._console_id)[0], self._sent,
-            secured=True)
+            payload_type, self._encryptor.encrypt(
+                os.urandom(16) + payload + _PADS[-(len(payload) + 1) % 16]),
+            self._console_number, self._sent, secured=True) + _TRAILER
         # Sequence number 0 is for packets outside a session.
         self._sent = self._sent % 0xffffffff + 1
-        pad = -(len(data) - len(packet.RMCP) + 2) % 4
-        data += b'\xff' * pad + bytes((pad, packet.NEXT_HEADER))
         return data + self._code(data[len(packet.RMCP):])
 
     def _code(self, signed: bytes) -> bytes:
         """Authentication code of a packet (table 13-8)."""
-        # OpenSSL takes longer to make a context than to use it.
-        context = self._signer.copy()
-        context.update(signed)
-        return context.digest()[:self._suite.code_length]
+        return self._signer.digest(signed)[:self._suite.code_length]

@@ -184,6 +184,9 @@ class Client:
         assert packet[-length:] == self.mac(
             self.k1, packet[4:-length])[:length]
         size, = struct.unpack_from('<H', packet, 14)
+        trailer = packet[16 + size:-length]
+        assert trailer[-2:] == bytes((len(trailer) - 2, 7)), trailer
+        assert (len(packet) - 4 - length) % 4 == 0
         decryptor = Cipher(self.aes, modes.CBC(packet[16:32])).decryptor()
         plain = decryptor.update(packet[32:16 + size]) + decryptor.finalize()
         return packet[5], plain[:-1 - plain[-1]]

@@ -142,6 +142,36 @@ class SessionTest(base.ServerTestCase):
             responses = one.send(one.secure(message, pad=pad))
             self.assertEqual(taken, len(responses), pad)
 
+    async def test_drops_signed_packets_with_malformed_parts(self):
+        one = self.client().login()
+        good = one.secure(client.message(6, 1, bytes(16)))
+        number, = struct.unpack('<I', one.session_id)
+        encrypted, trailer = good[16:-20], good[-20:-16]
+        self.assertEqual(b'\xff\xff\2\7', trailer)
+        with self.assertNoLogs('vbmc_kubevirt'):
+            for body, end, taken in (
+                    *((encrypted, end, 0) for end in (
+                        b'', b'\7', b'\0\7\7', b'\xff\xff\1\7',
+                        b'\xff\xff\3\7', b'\xff\xff\2\6')),
+                    *((encrypted[:length], trailer, 0)
+                      for length in (0, 1, 15, 16, len(encrypted) - 1)),
+                    (encrypted, trailer, 1), (encrypted, b'\0\7', 1)):
+                one.sequence += 1
+                packet = client.payload(0xC0, body, number, one.sequence) + end
+                packet += one.mac(one.k1, packet[4:])[:16]
+                self.assertEqual(taken, len(one.send(packet)), (body, end))
+
+    async def test_sequence_numbers_of_responses_go_round(self):
+        one = self.client().login()
+        session, = self.server._sessions.established.values()
+        session._sent = 0xfffffffe
+        numbers = []
+        for _number in range(4):
+            answer, = one.send(one.secure(client.message(6, 1)))
+            numbers += struct.unpack_from('<I', answer, 10)
+        # 0 is for packets outside a session.
+        self.assertEqual([0xfffffffe, 0xffffffff, 1, 2], numbers)
+
     async def test_drops_packets_with_a_changed_bit(self):
         one = self.client().login()
         one.request(6, 0x3b, b'\4')
@@ -208,6 +238,15 @@ class SessionTest(base.ServerTestCase):
         self.assertEqual([(0xC1, b'')], one.request(6, 0x99))
         self.assertEqual([(0xC1, b'')], one.request(0x2c, 1))
         self.assertEqual([(0xC7, b'')], one.request(0, 2))
+
+    async def test_rejects_other_lun(self):
+        one = self.client().login()
+        message = bytearray(client.message(6, 1))
+        message[1] += 1
+        message[2] -= 1
+        answer, = one.send(one.secure(bytes(message)))
+        self.assertEqual((0xC2, b''), one.reveal(answer)[:2])
+        self.assertEqual([(0, b'quick')], one.request(6, 1))
 
     async def test_exception_in_handler_gives_unspecified_error(self):
         one = self.client().login()
