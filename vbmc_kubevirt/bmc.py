@@ -205,8 +205,8 @@ class Bmc:
         def wrapper(session: channel.Session, data: bytes
                     ) -> channel.Response:
             try:
-                with retry.within(self.write_deadline):
-                    answer = handle(session, data)
+                answer = retry.within(self.write_deadline, handle, session,
+                                      data)
             except completion.RequestError as exc:
                 return exc.code, b''
             except errors.MachineError as exc:

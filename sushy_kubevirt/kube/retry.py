@@ -26,6 +26,7 @@ import typing
 from sushy_kubevirt.kube import errors
 
 ResultT = typing.TypeVar('ResultT')
+ArgumentTs = typing.TypeVarTuple('ArgumentTs')
 
 #: Seconds before the first retry, doubled each time, and the longest pause.
 #: After a conflict a fifth of that: the other write is already complete.
@@ -44,31 +45,19 @@ class _Thread(threading.local):
 _thread = _Thread()
 
 
-class _Limit:
-    # A context, see `within`. As a generator it would take longer than a
-    # command that is answered from the cache.
-
-    __slots__ = '_seconds', '_before'
-
-    def __init__(self, seconds: float) -> None:
-        self._seconds = seconds
-
-    def __enter__(self) -> None:
-        self._before, _thread.limit = _thread.limit, self._seconds
-
-    def __exit__(self, *exc_info: object) -> None:
-        _thread.limit = self._before
-
-
-def within(seconds: float) -> _Limit:
-    """Limit the deadlines of what this thread does meanwhile.
+def within(seconds: float, function: abc.Callable[[*ArgumentTs], ResultT],
+           *arguments: *ArgumentTs) -> ResultT:
+    """Call a function, and limit the deadlines of what it does.
 
     For a client that waits less long than the options provide for.
 
     :param seconds: longest ``write_deadline``; a request gets half of it
-    :returns: a context
     """
-    return _Limit(seconds)
+    before, _thread.limit = _thread.limit, seconds
+    try:
+        return function(*arguments)
+    finally:
+        _thread.limit = before
 
 
 def limit() -> float:

@@ -374,8 +374,8 @@ def resume(machine: protocols.Machine,
 
     if _can_be_resumed(vmi):
         try:
-            with retry.within(min(_RESUME_SECONDS, retry.limit())):
-                machine.write(step)
+            retry.within(min(_RESUME_SECONDS, retry.limit()), machine.write,
+                         step)
         except errors.MachineError as e:
             LOG.warning('%s is paused and cannot shut down before its grace '
                         'period ends: %s', machine.qualified_name, e)

@@ -193,16 +193,14 @@ class ClientTestCase(base.BaseTestCase):
 
     def test_request_gets_half_of_the_threads_deadline(self):
         self.api.rule('PATCH', VM, 'hang')
-        with retry.within(0.2):
-            e = self.assertRaises(
-                errors.Unavailable, self.client.patch, api_resources.VM,
-                'default', 'a', [])
+        e = self.assertRaises(
+            errors.Unavailable, retry.within, 0.2, self.client.patch,
+            api_resources.VM, 'default', 'a', [])
         self.assertTrue(e.maybe_done)
 
     def test_read_without_response_is_not_maybe_done(self):
         self.api.rule('GET', VM, 'hang', times=9)
-        with retry.within(0.2):
-            e = self.assertRaises(errors.Unavailable, self.get)
+        e = self.assertRaises(errors.Unavailable, retry.within, 0.2, self.get)
         self.assertFalse(e.maybe_done)
 
     def test_timeout_is_maybe_done(self):

@@ -47,10 +47,9 @@ class LimitTestCase(base.BaseTestCase):
 
     def test_thread_has_a_shorter_deadline(self):
         step = mock.Mock(side_effect=BUSY)
-        with retry.within(0.0):
-            self.assertRaises(
-                errors.ServerError, retry.run, step, 20.0,
-                threading.Event())
-            self.assertEqual(0.0, retry.limit())
+        self.assertRaises(
+            errors.ServerError, retry.within, 0.0, retry.run, step, 20.0,
+            threading.Event())
         step.assert_called_once_with()
+        self.assertEqual(0.0, retry.within(0.0, retry.limit))
         self.assertEqual(math.inf, retry.limit())

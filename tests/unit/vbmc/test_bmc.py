@@ -2,6 +2,7 @@
 import logging
 
 from sushy_kubevirt.kube import errors
+from sushy_kubevirt.kube import retry
 from sushy_kubevirt.machine import boot
 from sushy_kubevirt.machine import power_restore_policy
 from sushy_kubevirt.machine import power_state
@@ -114,6 +115,14 @@ class ChassisTest(bmc_case.BmcTestCase):
             self.assertIsInstance(
                 completion.code_of(error),
                 constants.Completion)
+
+    def test_limits_the_deadlines_of_a_command(self):
+        limits = []
+        self.machine.reset.side_effect = lambda *_args, **_options: (
+            limits.append(retry.limit()))
+        self.bmc.write_deadline = 7.0
+        self.assertEqual((0, b''), self.ask(0, 2, 3))
+        self.assertEqual([7.0], limits)
 
     def test_logs_repeated_error_once(self):
         self.find.side_effect = errors.Unavailable('away')
