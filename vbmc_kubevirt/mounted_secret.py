@@ -48,6 +48,10 @@ _WRITE_SECONDS = 1
 #: What `_stat` tells of a file.
 Stamp: typing.TypeAlias = tuple[int, int, int, int] | None
 
+#: What changes when the files do: the target of the link, or what there is of
+#: files without one, and whether they may be incomplete.
+Stamps: typing.TypeAlias = list[str | Stamp | bool]
+
 
 class InvalidSecret(Exception):
     """The Secret is invalid; the text contains nothing of its values."""
@@ -67,8 +71,8 @@ class MountedAccount:
         self.folder = folder
         self._data = os.path.join(folder, _DATA)
         self._lock = threading.Lock()
-        self._stamp: list[Stamp | bool] | None = None
-        self._first: list[Stamp | bool] | None = None
+        self._stamp: Stamps | None = None
+        self._first: Stamps | None = None
         self._users: tuple[User, ...] = ()
         self._problem = ''
         self._first = self._stamps()
@@ -96,13 +100,14 @@ class MountedAccount:
         self.users()
         return self._problem
 
-    def _stamps(self) -> list[Stamp | bool]:
-        """Return what changes when the files change."""
-        link = _stat(self._data)
-        if link is not None:
-            return [link]
+    def _stamps(self) -> Stamps:
+        try:
+            # Each version of a Secret is in a folder with a new name.
+            return [os.readlink(self._data)]
+        except OSError:
+            pass
         files = [_stat(os.path.join(self.folder, name)) for name in _NAMES]
-        stamps: list[Stamp | bool] = [link, *files]
+        stamps: Stamps = [*files]
         if self._first not in (None, stamps):
             # Not mounted by Kubernetes, and changed since the start: the
             # files may be incomplete until they are left unchanged.
@@ -118,7 +123,7 @@ class MountedAccount:
         folder = self._data if os.path.exists(self._data) else self.folder
         return os.path.join(folder, name)
 
-    def _load(self, stamp: list[Stamp | bool]) -> None:
+    def _load(self, stamp: Stamps) -> None:
         try:
             if stamp[-1] is True:
                 raise InvalidSecret('its files are being written')
