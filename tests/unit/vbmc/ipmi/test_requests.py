@@ -133,6 +133,8 @@ class RequestTest(base.ServerTestCase):
     async def test_reads_leave_threads_to_other_bmcs(self):
         await self.read_often()
         async with asyncio.timeout(30):
+            while len(self.calls) < server.READS_MAX:
+                await asyncio.sleep(0.001)
             await asyncio.get_running_loop().run_in_executor(
                 self.server._readers, lambda: None)
         self.assertEqual(server.READS_MAX, len(self.calls))
