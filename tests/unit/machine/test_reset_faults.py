@@ -2,9 +2,11 @@
 """Power actions while KubeVirt lags behind or requests to it fail."""
 
 import copy
+import math
 
 from sushy_kubevirt.kube import blocking
 from sushy_kubevirt.kube import errors
+from sushy_kubevirt.kube import retry
 from sushy_kubevirt.machine import power_state
 from sushy_kubevirt.machine import reset
 from sushy_kubevirt.machine import restart
@@ -261,3 +263,21 @@ class FaultTestCase(test_reset.ResetTestCase):
         machine.fetch = fetch_stopped
         self.assertRaises(errors.WrongState, reset.reset, machine,
                           R.FORCE_RESTART, restart_powers_on=False)
+
+
+class ResumeTestCase(test_reset.ResetTestCase):
+
+    def test_resume_before_a_shutdown_has_a_short_deadline(self):
+        for seconds, limit in ((math.inf, 3.0), (2.0, 2.0)):
+            machine = self.machine('Manual', test_reset.PAUSED)
+            limits = []
+            write = machine.write
+
+            def recorded(step, *arguments):
+                limits.append(retry.limit())
+                return write(step, *arguments)
+
+            machine.write = recorded
+            retry.within(seconds, reset.reset, machine, R.GRACEFUL_SHUTDOWN)
+            self.assertEqual(['stop', 'unpause'], sent(machine))
+            self.assertEqual([seconds, limit], limits)
