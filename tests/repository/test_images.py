@@ -57,6 +57,11 @@ class ContainerfileTestCase(base.BaseTestCase):
             bases.add(tuple(arguments.items()))
         self.assertEqual(1, len(bases), bases)
 
+    def test_threads_share_an_arena(self):
+        for name, (_, stages) in self.files.items():
+            self.assertIn(' MALLOC_ARENA_MAX=1', ''.join(
+                stages['image'].all('ENV')), name)
+
     def test_images_differ_in_name_and_programs_only(self):
         # What both files say is said twice; this keeps it equal.
         def words(name):
