@@ -62,7 +62,15 @@ class Cluster(fixtures.Fixture):
                          if manifests.exists() else operator.MANIFESTS)
         self.operator = self.useFixture(operator.Operator(
             self.sandbox.account(operator.NAME, operator.NAMESPACE),
-            self.arguments, program=self.program))
+            self.arguments, program=self.program,
+            variables=self._image_variables()))
+
+    def _image_variables(self):
+        """Return what the version's image sets for memory and byte code."""
+        path = self.program.parents[2] / 'images/operator/Containerfile'
+        return dict(re.findall(
+            r'(MALLOC_ARENA_MAX|PYTHONOPTIMIZE)=(\d)',
+            path.read_text() if path.exists() else ''))
 
     def vm(self, name):
         self.sandbox.create('virtualmachines', machines.vm(name, 'Halted'))
