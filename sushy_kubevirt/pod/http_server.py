@@ -348,7 +348,8 @@ class Server:
         slot = self._requests.take(owner)
         answer: _Answer | None
         if slot is None:
-            answer = _refusal(environ)
+            answer = _refusal(
+                environ, 'too many requests of this client are in progress')
             protocol.cycle.keep_alive = False
         else:
             answer = await self._answer(environ, protocol, send, owner, [slot])
@@ -390,10 +391,16 @@ class Server:
         # `threading.Thread.start` would wait until the thread runs: the loop,
         # and with it all other clients, for a fifth of the processor time of
         # a small response.
-        _thread.start_new_thread(
-            self._call, (environ, protocol, send, slots, done))
         try:
+            _thread.start_new_thread(
+                self._call, (environ, protocol, send, slots, done))
             return await done
+        except RuntimeError as exc:
+            # The limit of processes, or memory; `done` raises nothing.
+            LOG.error('No thread for a request from %s: %s',
+                      protocol.address, exc)
+            slots.pop().close()
+            return _refusal(environ, 'too many requests are in progress')
         except asyncio.CancelledError:
             return None         # the server has stopped
         finally:
@@ -487,10 +494,9 @@ _account = operator.attrgetter('account')
 _network = operator.attrgetter('network')
 
 
-def _refusal(environ: types.WSGIEnvironment) -> _Answer:
+def _refusal(environ: types.WSGIEnvironment, why: str) -> _Answer:
     """Return the answer to one request too many."""
-    phrase, headers, body = server_errors.response_to(
-        environ, 503, 'too many requests of this client are in progress')
+    phrase, headers, body = server_errors.response_to(environ, 503, why)
     headers['Retry-After'] = '1'
     return _Answer(f'503 {phrase}', list(headers.items()), body)
 

@@ -717,6 +717,22 @@ class LimitsTestCase(HttpServerTestCase):
         self.wait_for(lambda: not self.server._requests._used)
         self.crowd(1, '127.0.0.2', GET)
 
+    def test_request_without_a_thread(self):
+        self.server.fairness = fairness.Fairness()
+        self.server._requests = server_threads.Slots(1)
+        for _ in range(3):
+            with mock.patch.object(http_server._thread, 'start_new_thread',
+                                   side_effect=RuntimeError('no thread')):
+                response = client.HTTPResponse(self.send(GET))
+                response.begin()
+            self.assertEqual((503, '1'), (
+                response.status, response.getheader('Retry-After')))
+            # Neither its slot nor its turn is lost.
+            self.assertEqual({}, self.server._requests._used)
+            self.assertIsNone(self.server.fairness._calling)
+        self.assertIn('no thread', self.log.output)
+        self.assertEqual(200, self.get()[0])
+
     def test_requests_of_an_account_from_many_addresses_count(self):
         self.server._requests = server_threads.Slots(2)
         self.abandon(b'/login/slow', '127.0.0.2', '127.0.0.3')
