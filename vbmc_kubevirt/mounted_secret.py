@@ -48,9 +48,9 @@ _WRITE_SECONDS = 1
 #: What `_stat` tells of a file.
 Stamp: typing.TypeAlias = tuple[int, int, int, int] | None
 
-#: What changes when the files do: the target of the link, or what there is of
-#: files without one, and whether they may be incomplete.
-Stamps: typing.TypeAlias = list[str | Stamp | bool]
+#: What changes when the files do: the stamp of the folder to which the link
+#: leads, or those of files without one, and whether they may be incomplete.
+Stamps: typing.TypeAlias = list[Stamp | bool]
 
 
 class InvalidSecret(Exception):
@@ -101,11 +101,11 @@ class MountedAccount:
         return self._problem
 
     def _stamps(self) -> Stamps:
-        try:
-            # Each version of a Secret is in a folder with a new name.
-            return [os.readlink(self._data)]
-        except OSError:
-            pass
+        # The name to which the link leads would take half the time, but stays
+        # when the folder is removed or a file in it is replaced.
+        link = _stat(self._data)
+        if link is not None:
+            return [link]
         files = [_stat(os.path.join(self.folder, name)) for name in _NAMES]
         stamps: Stamps = [*files]
         if self._first not in (None, stamps):

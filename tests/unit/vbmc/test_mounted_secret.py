@@ -155,6 +155,27 @@ class MountTest(AccountTestCase):
         away.rename(self.folder)
         self.assertEqual(user(b'admin', b'secret'), account.users())
 
+    def test_removed_target_of_the_link_disables_login(self):
+        self.mount(username=b'admin', password=b'secret')
+        account = self.account()
+        account.users()
+        shutil.rmtree(self.folder / os.readlink(self.folder / '..data'))
+        self.assertEqual((), account.users())
+        self.assertIn('username: No such file', account.problem)
+
+    def test_follows_a_file_replaced_behind_the_link(self):
+        self.mount(username=b'admin', password=b'secret')
+        account = self.account()
+        account.users()
+        data = self.folder / '..data'
+        # Modified at another time than at the start, whatever the clock's
+        # resolution.
+        os.utime(data, (1, 1))
+        account.users()
+        (data / 'new').write_bytes(b'hush')
+        (data / 'new').rename(data / 'password')
+        self.assertEqual(user(b'admin', b'hush'), account.users())
+
     def test_never_mixes_values_of_two_versions(self):
         self.mount(username=b'admin', password=b'secret')
         account = self.account()
