@@ -111,7 +111,7 @@ class StoredDataTestCase(base.BaseTestCase):
 
     def test_stored_subscription_is_read_back(self):
         store = self.store()
-        made = store.add('https://192.0.2.1/', headers=(('X-A', 'b'),),
+        made = store.add('https://192.0.2.1/', headers=(('X-A', 'secret'),),
                          filter=subscriptions.filters.Filter(
                              types=(event_record.ALERT,), subordinate=True))
         section = store._state.sections['subscriptions']
@@ -122,6 +122,7 @@ class StoredDataTestCase(base.BaseTestCase):
             name: list(value) if isinstance(value, tuple) else value
             for name, value in stored['filter'].items()}
         self.assertEqual((made,), store.all())
+        self.assertNotIn('secret', repr(made))
 
     def test_finds_subscription_that_another_emulator_has_made(self):
         """Before a watch or the age of the cache shows it."""
