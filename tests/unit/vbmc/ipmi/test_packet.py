@@ -64,10 +64,15 @@ class PacketTest(base.BaseTestCase):
                           client.message(7, 1))
 
     def test_response_swaps_addresses_of_request(self):
-        request = packet.parse_request(client.message(6, 1, b'', 5))
+        message = bytearray(client.message(6, 1, b'', 5))
+        # LUN 1 of the responder, 2 of the requester.
+        for place, checksum, lun in ((1, 2, 1), (4, -1, 2)):
+            message[place] += lun
+            message[checksum] -= lun
+        request = packet.parse_request(bytes(message))
         response = packet.response(request, 0xC1, b'xy')
-        self.assertEqual(bytes((0x81, 7 << 2)), response[:2])
-        self.assertEqual(bytes((0x20, 5 << 2, 1, 0xC1)), response[3:7])
+        self.assertEqual(bytes((0x81, 7 << 2 | 2)), response[:2])
+        self.assertEqual(bytes((0x20, 5 << 2 | 1, 1, 0xC1)), response[3:7])
         self.assertEqual(0, sum(response[:3]) & 0xff)
         self.assertEqual(0, sum(response[3:]) & 0xff)
 

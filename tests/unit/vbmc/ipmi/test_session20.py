@@ -128,17 +128,17 @@ class SessionTest(base.ServerTestCase):
         for kind in 0, 0x40, 0x80, 0xC0:
             self.assertEqual([], one.send(
                 client.payload(kind, message, number, 1)))
-        for kind in 0x40, 0x80, 0xC1, 0xC2, 0xD0, 0xD4:
-            self.assertEqual([], one.send(one.secure(message, kind)))
+        with self.assertNoLogs('vbmc_kubevirt'):
+            for kind in 0x40, 0x80, 0xC1, 0xC2, 0xD0, 0xD4:
+                self.assertEqual([], one.send(one.secure(message, kind)))
         await self.wait_for_tasks()
         self.assertEqual([], self.calls)
 
     async def test_drops_confidentiality_pad_longer_than_a_block(self):
         one = self.client().login()
-        message = client.message(6, 1)
-        shortest = 16 - (len(message) + 1) % 16
-        for pad, taken in ((shortest, 1), (shortest + 16, 0),
-                           (shortest + 160, 0)):
+        # With the length of the pad it is a block.
+        message = client.message(6, 1, bytes(8))
+        for pad, taken in ((0, 1), (16, 0), (32, 0), (160, 0)):
             responses = one.send(one.secure(message, pad=pad))
             self.assertEqual(taken, len(responses), pad)
 
