@@ -355,9 +355,11 @@ def _kept_by_others(
 
 def _planned_fields(body: objects.VirtualMachineBMC) -> list[typing.Any]:
     """Return the parts of a BMC that the plan depends on."""
-    return [body.get('spec'), *map(body['metadata'].get, (
-        'uid', 'generation', 'annotations', 'finalizers',
-        'deletionTimestamp'))]
+    # Not all annotations: the store leaves one of kubectl out.
+    return [body.get('spec'),
+            objects.annotations_of(body).get(stored_names.SIZE_MARGIN),
+            *map(body['metadata'].get, (
+                'uid', 'generation', 'finalizers', 'deletionTimestamp'))]
 
 
 def _is_temporary(error: Exception) -> bool:

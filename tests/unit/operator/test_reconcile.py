@@ -289,6 +289,18 @@ class ReconcileTestCase(base.BaseTestCase):
                 'VirtualMachineBMC', *KEY]['status']['observedGeneration'])
             self.assertTrue(operator.store.put_bmc(versions[0]))
 
+    def test_status_is_stored_before_its_watch_event(self):
+        """Also that of a BMC with annotations that are not kept."""
+        kube = harness.cluster_with(bodies.body())
+        kube.change('VirtualMachineBMC', *KEY, harness.set_annotations({
+            'kubectl.kubernetes.io/last-applied-configuration': '{}',
+            'a': 'b'}))
+        operator = harness.Operator(kube)
+        asyncio.run(operator.reconciler.reconcile(KEY))
+        self.assertIn('status', kube.objects['VirtualMachineBMC', *KEY])
+        self.assertFalse(operator.store.put_bmc(copy.deepcopy(
+            kube.objects['VirtualMachineBMC', *KEY])))
+
     def test_reconciles_again_before_certificate_expires(self):
         kube = harness.cluster_with(bodies.body())
         operator = harness.Operator(kube)
