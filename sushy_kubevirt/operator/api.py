@@ -217,13 +217,10 @@ class Api:
     async def _complete(self, request: asyncio.Future[T]) -> T:
         """Wait for the complete response, however slowly it arrives."""
         seconds = self._options.request_timeout
-        try:
-            # The thread goes on if the caller is cancelled.
-            await asyncio.wait((request,), timeout=seconds)
-        finally:
-            if not request.done():
-                # Nobody is told of its error, which is no error of asyncio.
-                request.add_done_callback(asyncio.Future.exception)
+        # An error that nobody waits for any more is no error of asyncio.
+        request.add_done_callback(asyncio.Future.exception)
+        # The thread goes on if the caller is cancelled.
+        await asyncio.wait((request,), timeout=seconds)
         if not request.done():
             raise errors.ConnectionLost(
                 f'The API server has not answered completely in {seconds} s',

@@ -481,8 +481,16 @@ class ApiTestCase(unittest.IsolatedAsyncioTestCase):
         self.assertFalse(request.done() or other.done())
         answers.set()
         await asyncio.wait((request, other))
+        # The error arrives before the caller is cancelled, but too late.
+        answered = loop.create_future()
+        waiting = asyncio.ensure_future(self.new_api()._complete(answered))
         await asyncio.sleep(0)
-        del request, other, waiting
+        answered.set_exception(errors.ServerError('x'))
+        loop.call_soon(waiting.cancel)
+        await asyncio.gather(waiting, return_exceptions=True)
+        self.assertTrue(waiting.cancelled())
+        await asyncio.sleep(0)
+        del request, other, waiting, answered
         gc.collect()
         self.assertEqual([], reported)
 
