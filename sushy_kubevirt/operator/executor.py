@@ -168,7 +168,8 @@ class Executor:
         if step.for_new_service:
             service = self._store.get(bmc_resources.SERVICE, bmc.namespace,
                                       naming.base(bmc.name))
-            address = service and endpoints.cluster_ip(service)
+            address = (service and naming.is_ours(bmc, service)
+                       and endpoints.cluster_ip(service))
             if not address:
                 raise PlanOutdated
             names += address,

@@ -98,13 +98,14 @@ class MissingSecretTestCase(base.BaseTestCase):
 class IssueTestCase(base.BaseTestCase):
     """A certificate is issued in the same plan as its Service is created."""
 
-    def execute(self, **service_spec):
+    def execute(self, owner=bodies.UID, **service_spec):
         """Issue it; return its names."""
         kube = cluster.Cluster()
         found = store.Store(kube, command_line.Options())
         if service_spec:
             found.put({'apiVersion': 'v1', 'kind': 'Service', 'metadata': {
-                'name': 'node-virtbmc', 'namespace': 'lab', 'uid': 'u'},
+                'name': 'node-virtbmc', 'namespace': 'lab', 'uid': 'u',
+                'ownerReferences': [{'uid': owner, 'controller': True}]},
                 'spec': service_spec})
         pair = pki.make('authority')
         asyncio.run(executor.Executor(kube, found, None).execute(
@@ -124,7 +125,9 @@ class IssueTestCase(base.BaseTestCase):
             list(self.execute(clusterIP='10.0.0.7')))
 
     def test_is_not_issued_without_an_address(self):
-        for service in {}, {'clusterIP': ''}, {'clusterIP': 'None'}:
+        for service in ({}, {'clusterIP': ''}, {'clusterIP': 'None'},
+                        # Of a deleted BMC of the same name.
+                        {'clusterIP': '10.0.0.7', 'owner': 'another'}):
             with self.subTest(service=service), \
                     self.assertRaises(executor.PlanOutdated):
                 self.execute(**service)
