@@ -28,6 +28,8 @@ _PRESENT = re.compile(
 _NULL = re.compile(
     r'"(?:[^"\\]|\\.)*"|\'(?:[^\'\\]|\\.)*\'|'
     r'\b(?<!\.)(object|oldObject)\s*([!=])=\s*null\b')
+# What may be a macro's variable of such a name.
+_SHADOWED = re.compile(r'[(,]\s*(?:object|oldObject)\s*,')
 
 _OBJECTS = 'object', 'oldObject'
 
@@ -419,7 +421,8 @@ def _named(text, nulls):
             return found[0]
         return str((found[1] in nulls) == (found[2] == '=')).lower()
 
-    text = _NULL.sub(settled, text)
+    if not _SHADOWED.search(text):
+        text = _NULL.sub(settled, text)
     names = set(filter(None, _VARIABLES.findall(text)))
     # A variable is present unless its evaluation fails.
     flat = _VARIABLES.sub(

@@ -85,6 +85,10 @@ CREATED = (
     # A text is no comparison.
     (policy('"oldObject == null".size() + \'object != null\'.size() == 31'),
      None),
+    # Nor is a variable of a macro an object of the request.
+    (policy('[1].all(oldObject, oldObject != null)',
+            '![1].exists( oldObject , object == null || oldObject == null)'),
+     None),
     # Match conditions.
     (policy('false', matchConditions=named(
         a='request.userInfo.username == "joe"')), None),
