@@ -42,7 +42,8 @@ class Packer:
     def pack(self, obj: abc.Mapping[str, typing.Any]) -> bytes:
         """Compress an object."""
         text = json.dumps(obj, separators=(',', ':')).encode()
-        self._dictionary = self._dictionary or text
+        # No more than zlib uses: it is kept when its object is deleted.
+        self._dictionary = self._dictionary or text[-2 ** _WINDOW:]
         compressor = zlib.compressobj(
             _LEVEL, zlib.DEFLATED, _WINDOW, _MEMORY, zdict=self._dictionary)
         return compressor.compress(text) + compressor.flush()

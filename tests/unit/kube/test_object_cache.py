@@ -3,6 +3,7 @@
 
 import base64
 import os
+import sys
 
 from oslotest import base
 
@@ -46,6 +47,14 @@ class ObjectCacheTestCase(base.BaseTestCase):
                 ('default', name)).unpack().get('status'))
         self.assertLess(sizes[2], 200)
         self.assertLess(sizes[3], 200)
+
+    def test_dictionary_of_a_large_object_is_small(self):
+        packer = object_cache.Packer()
+        for obj in {'a': 'x' * 10 ** 6, 'b': self.STATUS}, {'b': self.STATUS}:
+            data = packer.pack(obj)
+            self.assertEqual(obj, packer.unpack(data))
+        self.assertLess(len(data), 100)
+        self.assertLess(sys.getsizeof(packer._dictionary), 20000)
 
     def test_versions_are_compared_as_numbers(self):
         self.put('9')
