@@ -66,6 +66,9 @@ def start(holder, others, say):
         one = agent.Agent(name, command, cluster, vm, account=account)
         agents.append(one)
         try:
+            # The first start of all writes byte code, which takes memory.
+            with one:
+                one.wait()
             holder.useFixture(one).wait()
         except Exception as exc:
             if number == 0:
