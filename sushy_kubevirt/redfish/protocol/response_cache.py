@@ -106,7 +106,8 @@ class ResponseCache:
         self._lock = threading.Lock()
         self._responses: collections.OrderedDict[
             bytes, Response] = collections.OrderedDict()
-        self._bytes = 0
+        # Bytes by owner.
+        self._sizes: collections.Counter[str] = collections.Counter()
         #: Called for each response that is sent again.
         self.observers: list[
             abc.Callable[[types.WSGIEnvironment, Response], None]] = []
@@ -192,14 +193,14 @@ class ResponseCache:
         """Remove all responses."""
         with self._lock:
             self._responses.clear()
-            self._bytes = 0
+            self._sizes.clear()
 
     def _store(self, digest: bytes, response: Response) -> None:
         with self._lock:
             self._drop(digest)
             self._responses[digest] = response
-            self._bytes += _size(response)
-            while self._bytes > self._most:
+            self._sizes[response.conditions.owner] += _size(response)
+            while self._sizes.total() > self._most:
                 self._drop(self._surplus())
 
     def _surplus(self) -> bytes:
@@ -207,17 +208,17 @@ class ResponseCache:
 
         :returns: its digest
         """
-        sizes: collections.Counter[str] = collections.Counter()
-        for response in self._responses.values():
-            sizes[response.conditions.owner] += _size(response)
-        owner = max(sizes, key=sizes.__getitem__)
+        owner = max(self._sizes, key=self._sizes.__getitem__)
         return next(digest for digest, response in self._responses.items()
                     if response.conditions.owner == owner)
 
     def _drop(self, digest: bytes) -> None:
         dropped = self._responses.pop(digest, None)
         if dropped is not None:
-            self._bytes -= _size(dropped)
+            owner = dropped.conditions.owner
+            self._sizes[owner] -= _size(dropped)
+            if not self._sizes[owner]:
+                del self._sizes[owner]
 
 
 def note_conditions() -> None:

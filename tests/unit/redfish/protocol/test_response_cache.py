@@ -40,13 +40,13 @@ class ResponseCacheTestCase(CacheMixin, base.RedfishTestCase):
 
     def test_changed_machine_is_read(self):
         self.fetch()
-        size = self.responses._bytes
+        size = self.responses._sizes.total()
         self.machine.led = 'Lit'
         self.cluster.versions[fakes.A] = 2
         self.assert_again(False)
         self.assert_again(True)
         # It has replaced the other.
-        self.assertLess(self.responses._bytes, 1.1 * size)
+        self.assertLess(self.responses._sizes.total(), 1.1 * size)
         # Another machine's version does not matter.
         self.cluster.versions[fakes.B] = 2
         self.assert_again(True)
@@ -109,7 +109,7 @@ class ResponseCacheTestCase(CacheMixin, base.RedfishTestCase):
             self.assert_again(False, method='PATCH', code=204,
                               json={'IndicatorLED': 'Lit'})
             self.assert_again(False, method='GET', json={})
-        self.assertEqual(0, self.responses._bytes)
+        self.assertEqual(0, self.responses._sizes.total())
 
     def test_routes_that_depend_on_more_are_not_cached(self):
         for path in ('/redfish/v1/Managers/' + fakes.A,
@@ -128,7 +128,7 @@ class ResponseCacheTestCase(CacheMixin, base.RedfishTestCase):
             self.responses, '_most', size))
         for number in range(20):
             self.fetch(f'/redfish/v1/?x={number}')
-            self.assertLessEqual(self.responses._bytes, size)
+            self.assertLessEqual(self.responses._sizes.total(), size)
         self.assertIn(len(self.responses._responses), (1, 2, 3))
         self.assert_again(True, '/redfish/v1/?x=19')
         self.assert_again(False, '/redfish/v1/?x=0')
@@ -141,6 +141,7 @@ class ResponseCacheTestCase(CacheMixin, base.RedfishTestCase):
         # What is kept of the request counts, too.
         self.fetch('/redfish/v1/?x=' + size * 'y')
         self.assertEqual({}, self.responses._responses)
+        self.assertEqual({}, self.responses._sizes)
         with mock.patch.object(response_cache, 'MAX_BODY_BYTES', 10):
             self.assert_again(False, '/redfish/v1/?x=large')
         self.assert_again(False, '/redfish/v1/?x=large')
