@@ -160,7 +160,7 @@ class Guests(fixtures.Fixture):
 
 
 def measure(sizes, say, others=()) -> Iterator[report.Row]:
-    """Measure the answers of a BMC for each of `REQUESTS`.
+    """Measure the answers of a BMC for each of the CPU requests of `sizes`.
 
     All versions are asked at the same time: beside the other containers they
     take a hundredth of the CPU from each other.
@@ -188,7 +188,7 @@ def measure(sizes, say, others=()) -> Iterator[report.Row]:
             if not measured.failures:
                 group.add(measured.process.pid)
         idle = _answers('idle machine', sizes, 1, say, {}, agents[0])
-        for request in REQUESTS:
+        for request in sizes.contention_requests:
             few = {}
             # Most of the time is for the request with targets.
             seconds = sizes.contention_seconds[request != REQUESTS[0]]

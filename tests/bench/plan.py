@@ -80,6 +80,7 @@ class Sizes(NamedTuple):
     #: request and with others.
     contention_answers: int = 1000
     contention_seconds: tuple = (8, 3)
+    contention_requests: tuple = contending.REQUESTS
     #: The web page: first views of each kind, and pairs of pods whose memory
     #: is compared.
     views: int = 21
@@ -102,7 +103,10 @@ QUICK = Sizes(
     rest=3, nodes=3, declarations=1, clusters=(5,), enrolled=2, vms=(50,),
     shared=3, placed=(10,), placed_rounds=1, bmc_rounds=2, bmc_gets=24,
     bmc_clients=8, bmc_starts=1, contention_answers=3,
-    contention_seconds=(1, 1), views=1, page_starts=1, sandbox_rounds=1,
+    contention_seconds=(1, 1),
+    # So much that nothing times out, also beside other suites.
+    contention_requests=(500,),
+    views=1, page_starts=1, sandbox_rounds=1,
     sandbox_requests=20, sandbox_listed=2, sandbox_watches=2, sandbox_starts=2,
     sandbox_vms=10)
 
