@@ -48,8 +48,9 @@ _WRITE_SECONDS = 1
 #: What `_stat` tells of a file.
 Stamp: typing.TypeAlias = tuple[int, int, int, int] | None
 
-#: What changes when the files do: the stamp of the folder to which the link
-#: leads, or those of files without one, and whether they may be incomplete.
+#: A value that changes with the files: the stamp of the target of ``..data``,
+#: or one stamp for each file where there is no such link, and whether the
+#: files may be incomplete.
 Stamps: typing.TypeAlias = list[Stamp | bool]
 
 

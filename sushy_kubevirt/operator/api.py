@@ -217,7 +217,7 @@ class Api:
     async def _complete(self, request: asyncio.Future[T]) -> T:
         """Wait for the complete response, however slowly it arrives."""
         seconds = self._options.request_timeout
-        # An error that nobody waits for any more is no error of asyncio.
+        # asyncio logs an exception that is not read; the caller may be gone.
         request.add_done_callback(asyncio.Future.exception)
         # The thread goes on if the caller is cancelled.
         await asyncio.wait((request,), timeout=seconds)

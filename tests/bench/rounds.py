@@ -80,7 +80,7 @@ def compare(what: str, sides: Sequence[Side], count: int,
 def together(sides: Sequence[Side], say: Callable[[str], None]) -> None:
     """Have programs take one turn at the same time, as `alternate` does."""
     _introduce(sides, say)
-    # Daemons, as nobody waits for them if this is ended by a signal.
+    # Daemon threads do not delay the end of a run that gets a signal.
     threads = [threading.Thread(target=_take, args=(side, say), daemon=True)
                for side in sides]
     for thread in threads:
