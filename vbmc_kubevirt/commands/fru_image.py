@@ -81,13 +81,24 @@ def _summed(data: bytes) -> bytes:
 
 
 def is_complete(image: bytes) -> bool:
-    """Return whether the checksums of an image's areas are right."""
+    """Return whether an image's areas are whole.
+
+    Checksums of a byte are right by chance in one of 256 half written images.
+    The product area, where the asset tag is, must have its end mark as well.
+    """
     try:
         board, product = _offsets(image)
-        return all(sum(area) % 256 == 0 for area in (
-            image[:8], _area_at(image, board), _area_at(image, product)))
+        areas = image[:8], _area_at(image, board), _area_at(image, product)
     except (Invalid, IndexError):
         return False
+    return not any(sum(area) % 256 for area in areas) and _is_ended(areas[-1])
+
+
+def _is_ended(area: bytes) -> bool:
+    offset = _PRODUCT_START
+    while offset < len(area) - 1 and area[offset] != _END:
+        offset += 1 + (area[offset] & FIELD_MAX)
+    return offset < len(area) - 1
 
 
 def protected(image: bytes) -> tuple[object, ...]:
