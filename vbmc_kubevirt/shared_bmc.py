@@ -12,7 +12,6 @@ import asyncio
 from collections import abc
 from concurrent import futures
 import dataclasses
-import functools
 import os
 import socket
 import typing
@@ -28,7 +27,6 @@ from sushy_kubevirt.pod import fairness
 from sushy_kubevirt.pod import http_server
 from sushy_kubevirt.pod import metrics
 from sushy_kubevirt.pod import options_file
-from sushy_kubevirt.pod import prometheus
 from sushy_kubevirt.pod import secret_values
 from sushy_kubevirt.redfish.services import account_files
 from sushy_kubevirt.redfish.services import service_context
@@ -64,7 +62,7 @@ class Common:
     :param readers: executor of IPMI commands that read
     :param writers: executor of IPMI commands that change a VM
     :param address: IP address to listen on
-    :param requests: see `pod.metrics.requests`
+    :param requests: counts Redfish's responses
     """
 
     shared: cluster.SharedCluster
@@ -73,7 +71,7 @@ class Common:
     readers: futures.Executor
     writers: futures.Executor
     address: str
-    requests: prometheus.Counter
+    requests: metrics.Requests
 
 
 class SharedBmc:
@@ -153,8 +151,6 @@ class SharedBmc:
         driver = system_driver.KubeVirtDriver(
             self._cluster, given, common.shared.connection.access())
         self._app = plugin.clone(common.app, config, driver, self._services)
-        self._app.sushy_kubevirt.responses.observers.append(
-            functools.partial(metrics.count_cached, common.requests))
 
     def start(self) -> None:
         """Open the ports and serve; call it in the event loop.
@@ -206,6 +202,7 @@ class SharedBmc:
             self._servers.append(http_server.Server(
                 self._common.address, port, self._app, tls,
                 find=self._app.sushy_kubevirt.responses.find,
+                count=self._common.requests.count,
                 fairness=self._fairness))
         except OSError as exc:
             raise OSError(exc.errno, f'TCP port {port}: {exc.strerror}'

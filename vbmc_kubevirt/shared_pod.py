@@ -184,7 +184,7 @@ class SharedPod:
             where.namespace, '', f'metadata.name={where.name}', self)
         self._threads = service_threads.ServiceThreads(
             service_threads.SHARED)
-        self._requests = metrics.requests()
+        self._requests = metrics.Requests()
         self._common = shared_bmc.Common(
             self._shared, _application(), self._threads,
             futures.ThreadPoolExecutor(READERS, 'reader'),

@@ -27,6 +27,7 @@ from sushy_kubevirt.bmc import shares
 from sushy_kubevirt.pod import fairness
 from sushy_kubevirt.redfish.protocol import http_framing
 from sushy_kubevirt.redfish.protocol import response_cache
+from sushy_kubevirt.redfish.protocol import routing
 from sushy_kubevirt.redfish.protocol import server_errors
 
 if typing.TYPE_CHECKING:
@@ -100,6 +101,7 @@ class Server(typing.Protocol):
     state: uvicorn_server.ServerState
     fairness: fairness.Fairness | None
     find: abc.Callable[[bytes], response_cache.Response | None]
+    count: abc.Callable[[str | None, str | None, int], object]
 
     @property
     def tls(self) -> bool:
@@ -277,7 +279,8 @@ class Connection(httptools_impl.HttpToolsProtocol):
         except _Refused as exc:
             self._refuse(exc.code)
 
-    async def upgrade(self, status: str, headers: list[tuple[str, str]],
+    async def upgrade(self, environ: wsgi.WSGIEnvironment, status: str,
+                      headers: list[tuple[str, str]],
                       upgrade: websocket.Upgrade) -> None:
         """Serve the connection as a WebSocket until it is closed.
 
@@ -287,8 +290,9 @@ class Connection(httptools_impl.HttpToolsProtocol):
             self.abort()
             return
         self.wait_for_server(None)
-        self.transport.write(self._head(
-            int(status[:3]), http_framing.lines(headers)))
+        code = int(status[:3])
+        self.record(environ, code)
+        self.transport.write(self._head(code, http_framing.lines(headers)))
         client = self._websocket = upgrade.connect(
             0 if self._server.fairness is None else fairness.PAUSE_SECONDS)
         client.connection_made(typing.cast(asyncio.Transport, _Transport(
@@ -320,6 +324,7 @@ class Connection(httptools_impl.HttpToolsProtocol):
             cycle.disconnected = True
             cycle.message_event.set()
         host = dict(self.headers or ()).get(b'host')
+        self._server.count(None, None, code)
         _, headers, body = server_errors.response(
             code, scheme=self.scheme or 'http',
             host=None if host is None else host.decode('latin-1'))
@@ -409,6 +414,8 @@ class Connection(httptools_impl.HttpToolsProtocol):
         if response.conditions.account is not None:
             self.account = response.conditions.account.name
         code = int(response.status[:3])
+        self._server.count(response.rule, response.environ['REQUEST_METHOD'],
+                           code)
         self.transport.write(
             self._head(code, response.lines) + response.body)
         # Written while the client reads the response.
@@ -416,6 +423,17 @@ class Connection(httptools_impl.HttpToolsProtocol):
         self._receiving = False
         self.wait_for_client(SEND_SECONDS)
         return True
+
+    def record(self, environ: wsgi.WSGIEnvironment, code: int) -> None:
+        """Log a response of the application, and count it if it is sent.
+
+        It is not if the connection was closed, or the rest of the request was
+        refused.
+        """
+        self.log(environ, code)
+        if not self.cycle.disconnected:
+            self._server.count(environ.get(routing.RULE),
+                               environ['REQUEST_METHOD'], code)
 
     def log(self, environ: wsgi.WSGIEnvironment, code: int) -> None:
         """Log a request, unless it is a successful probe."""

@@ -90,6 +90,8 @@ class Server:
     :param certificate: None for plain HTTP
     :param max_connections: default: `MAX_CONNECTIONS`
     :param find: see `response_cache.ResponseCache.find`
+    :param count: called for each response, with the URL rule of the route, the
+        method, each None if there is none, and the status code
     :param fairness: if other servers of the process have other clients
     """
 
@@ -106,6 +108,8 @@ class Server:
             max_connections: int | None = None,
             find: abc.Callable[[bytes], response_cache.Response | None
                                ] = lambda digest: None,
+            count: abc.Callable[[str | None, str | None, int], object
+                                ] = lambda rule, method, code: None,
             fairness: fairness.Fairness | None = None) -> None:
         self.socket = socket.socket(
             socket.AF_INET6 if ':' in address else socket.AF_INET)
@@ -123,6 +127,7 @@ class Server:
         self.socket.setblocking(False)
         self.port: int = self.socket.getsockname()[1]
         self.find = find
+        self.count = count
         self.fairness = fairness
         #: TCP port from which `redfish_probe` connects, whose connection does
         #: not count.
@@ -354,12 +359,12 @@ class Server:
         else:
             answer = await self._answer(environ, protocol, send, owner, [slot])
         if answer is None:
-            return      # or a stream, which was sent
+            return      # or a stream, which was sent or has failed
         status, headers, body = answer
-        protocol.log(environ, int(status[:3]))
         if upgrades:
-            await protocol.upgrade(status, headers, upgrades[0])
+            await protocol.upgrade(environ, status, headers, upgrades[0])
             return
+        protocol.record(environ, int(status[:3]))
         protocol.wait_for_client(http_connection.SEND_SECONDS)
         await send(_start(status, headers))
         if rest.more:
@@ -428,7 +433,7 @@ class Server:
         """Call the application; runs in a thread of its own.
 
         :param slots: list with the slot of the request, released at its end
-        :param done: gets None if an event stream was sent
+        :param done: gets None if an event stream was sent or has failed
         """
         heads: list[_Answer] = []
 
@@ -437,15 +442,15 @@ class Server:
             # Flask does not use the function that WSGI wants returned.
             heads[:] = [_Answer(status, headers, b'')]
 
-        result: _Answer | None
-
+        result: _Answer | None = None
+        streams = False
         try:
             answer = self._app(environ, start_response)
             try:
                 head = heads[0]
-                if _streams(head.headers):
+                streams = _streams(head.headers)
+                if streams:
                     self._stream(environ, protocol, send, head, answer)
-                    result = None
                 else:
                     result = head._replace(body=b''.join(answer))
             finally:
@@ -454,8 +459,9 @@ class Server:
         except Exception:
             if not protocol.lost:
                 LOG.exception('Request from %s failed', protocol.address)
-            phrase, headers, body = server_errors.response_to(environ, 500)
-            result = _Answer(f'500 {phrase}', list(headers.items()), body)
+            if not streams:
+                phrase, headers, body = server_errors.response_to(environ, 500)
+                result = _Answer(f'500 {phrase}', list(headers.items()), body)
         slots.pop().close()
 
         def report() -> None:
@@ -480,7 +486,7 @@ class Server:
                 raise
 
         protocol.wait_for_server(None)
-        protocol.log(environ, int(head.status[:3]))
+        protocol.record(environ, int(head.status[:3]))
         wait(_start(head.status, head.headers))
         for chunk in chunks:
             if protocol.lost:

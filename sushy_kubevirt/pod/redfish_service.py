@@ -53,20 +53,24 @@ class RedfishService:
         most = (MAX_CONNECTIONS if app.systems.only is None
                 else http_server.MAX_CONNECTIONS)
         listen = listen_address(self.address)
+        counter = metrics.Requests()
+        find = app.sushy_kubevirt.responses.find
         self._servers = [http_server.Server(
             listen, config.get('SUSHY_EMULATOR_LISTEN_PORT', 8000), app, tls,
-            most, app.sushy_kubevirt.responses.find)]
+            most, find, counter.count)]
         if http_port is not None and tls is not None:
             # HTTP beside HTTPS.
             self._servers.append(http_server.Server(
                 listen, http_port, app, max_connections=most // 2,
-                find=app.sushy_kubevirt.responses.find))
+                find=find, count=counter.count))
         self._probes = [redfish_probe.Probe(
             self.address, server.port, server.tls,
             functools.partial(setattr, server, 'probe_port'))
             for server in self._servers]
-        self._metrics = metrics.of(app, lambda: sum(
-            server.connections for server in self._servers))
+        self._metrics: tuple[prometheus.Metric, ...] = (
+            counter, *metrics.gauges(
+                [app.sushy_kubevirt.services],
+                lambda: sum(server.connections for server in self._servers)))
         self.url = self._url(self._servers[0])
         for server in self._servers[1:]:
             LOG.info('Redfish without TLS on %s', self._url(server))

@@ -123,12 +123,15 @@ _CHECKS: tuple[abc.Callable[[], wrappers.Response | None], ...] = (
 
 
 def _check() -> wrappers.Response | None:
-    """Run all checks (Flask's before_request).
+    """Note the route and run all checks (Flask's before_request).
 
     One function, because Flask adds overhead for each one registered.
 
     :returns: the response of the check that answered
     """
+    request = application.request()
+    if request.url_rule is not None:
+        request.environ[routing.RULE] = request.url_rule.rule
     for check in _CHECKS:
         answer = check()
         if answer is not None:

@@ -65,7 +65,7 @@ _CONDITIONS = internal_requests.PREFIX + 'conditions'
 _PARTS = ('REQUEST_METHOD', 'SCRIPT_NAME', 'PATH_INFO', 'QUERY_STRING',
           'REQUEST_URI', 'RAW_URI', 'SERVER_PROTOCOL', 'wsgi.url_scheme')
 
-# What is kept of the environ, for logs and observers.
+# What is kept of the environ, for logs and metrics.
 _LOGGED = 'REQUEST_METHOD', 'REQUEST_URI', 'SERVER_PROTOCOL', 'HTTP_USER_AGENT'
 
 # Makes digests, which contain passwords and tokens, useless elsewhere.
@@ -79,7 +79,7 @@ class Response(typing.NamedTuple):
 
     :ivar status: status line without the version, such as ``200 OK``
     :ivar lines: the headers, serialized
-    :ivar environ: of the request, what logs and observers need of it
+    :ivar environ: of the request, what logs and metrics need of it
     """
 
     status: str
@@ -108,9 +108,6 @@ class ResponseCache:
             bytes, Response] = collections.OrderedDict()
         # Bytes by owner.
         self._sizes: collections.Counter[str] = collections.Counter()
-        #: Called for each response that is sent again.
-        self.observers: list[
-            abc.Callable[[types.WSGIEnvironment, Response], None]] = []
 
     def find_parsed(self, environ: types.WSGIEnvironment) -> Response | None:
         """Find the response to a request. Does not wait for anything.
@@ -127,11 +124,14 @@ class ResponseCache:
             return None     # the server has looked already
         environ[DIGEST] = _digest_parsed(environ)
         response = self.find(environ[DIGEST])
-        if response is not None and response.conditions.account is not None:
+        if response is None:
+            return None
+        if response.conditions.account is not None:
             try:
                 authentication.identify(environ, response.conditions.account)
             except error_responses.RedfishError:
                 return None     # which the application raises again
+        environ[routing.RULE] = response.rule
         return response
 
     def find(self, digest: bytes) -> Response | None:
@@ -151,8 +151,6 @@ class ResponseCache:
                 return None
         except blocking.WouldBlock:
             return None
-        for observe in self.observers:
-            observe(response.environ, response)
         return response
 
     def call(self, app: types.WSGIApplication, environ: types.WSGIEnvironment,

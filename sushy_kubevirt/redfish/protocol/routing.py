@@ -31,6 +31,10 @@ if typing.TYPE_CHECKING:
 #: Values of SUSHY_EMULATOR_FEATURE_SET, each including those before it.
 FEATURE_SETS = ('minimum', 'vmedia', 'full')
 
+#: Environ key of the URL rule of the request's route, for the server's
+#: metrics.
+RULE = 'sushy_kubevirt.rule'
+
 _KEY = 'sushy_kubevirt.routes'
 
 #: Function of the arguments of its URL rule. It returns a resource, None for

@@ -87,13 +87,17 @@ class MembershipTestCase(SharedPodTestCase):
             found = bmc.request('GET', SYSTEM, expect=200).json()
             self.assertEqual(bmc.vm, found['Name'])
             self.assertIn('Chassis Power', bmc.ipmi('power', 'status'))
+        text = self.pod.probe('/metrics')[1]
+        for line in ('virtbmc_bmcs 2', 'virtbmc_redfish_requests_total{route='
+                     '"/redfish/v1/Systems/<identity>",method="GET",'
+                     'code="200"} 2'):
+            self.assertIn(line + '\n', text)
         one.ipmi('power', 'on')
         self.sandbox.wait_running('vm-0')
         self.until(lambda: one.request('GET', SYSTEM).json()[
             'PowerState'] == 'On')
         self.assertEqual('Off', two.request('GET', SYSTEM).json()[
             'PowerState'])
-        self.assertIn('virtbmc_bmcs 2', self.pod.probe('/metrics')[1])
         # What clients have set survives the process.
         self.assertEqual(201, one.request('POST', ACCOUNTS, {
             'UserName': 'bob', 'Password': 'secret-of-bob',

@@ -45,7 +45,7 @@ def cached_response(body, path='/x'):
         '200 OK', headers, http_framing.lines(headers), body, {
             'REQUEST_METHOD': 'GET', 'REQUEST_URI': path,
             'SERVER_PROTOCOL': 'HTTP/1.1'},
-        types.SimpleNamespace(account=None))
+        types.SimpleNamespace(account=None, rule=path))
 
 
 class Application:
@@ -90,11 +90,11 @@ class Application:
             return ()
         self.nodelay = environ['sushy_kubevirt.socket'].getsockopt(
             socket.IPPROTO_TCP, socket.TCP_NODELAY)
-        kind = ('text/event-stream; charset=utf-8' if path == '/stream'
-                else 'application/json')
+        kind = ('text/event-stream; charset=utf-8'
+                if path.startswith('/stream') else 'application/json')
         start_response('200 OK', [('Content-Type', kind)])
-        if path == '/stream':
-            return self.stream()
+        if path.startswith('/stream'):
+            return self.stream(path)
         if path == '/large':
             return [b'x' * 65536] * 1000
         return [json.dumps({
@@ -122,9 +122,11 @@ class Application:
         except ConnectionError as exc:
             self.pieces.put(exc)
 
-    def stream(self):
+    def stream(self, path):
         while not self.unblock.is_set():
             yield b': \n'
+            if path.endswith('fails'):
+                raise ValueError('secret')
             self.unblock.wait(0.05)
 
 
@@ -196,6 +198,12 @@ class HttpServerTestCase(base.BaseTestCase):
         return self.answer(self.send(
             b'GET %s HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n'
             % path.encode()))
+
+    def upgrade(self, path, behind=b''):
+        """Send an upgrade request, and what is behind it at once."""
+        return self.send(
+            b'GET %s HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\n'
+            b'Upgrade: websocket\r\n\r\n%s' % (path.encode(), behind))
 
     def accepted(self, sock):
         head = b''
@@ -507,12 +515,6 @@ class RequestTestCase(HttpServerTestCase):
         [environ] = self.app.environs
         self.assertNotIn(response_cache.DIGEST, environ)
 
-    def upgrade(self, path, behind=b''):
-        """Send an upgrade request, and what is behind it at once."""
-        return self.send(
-            b'GET %s HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\n'
-            b'Upgrade: websocket\r\n\r\n%s' % (path.encode(), behind))
-
     def test_websocket_reads_what_came_with_the_request(self):
         sock = self.upgrade('/websocket', frame(0x81, b'one'))
         self.accepted(sock)
@@ -553,6 +555,91 @@ class RequestTestCase(HttpServerTestCase):
         probe = redfish_probe.Probe('127.0.0.1', self.server.port, False)
         self.assertEqual('', probe.ready())
         self.assertEqual('', self.log.output)
+
+
+class CountTestCase(HttpServerTestCase):
+    """Which responses are counted; see also test_metrics.py."""
+
+    def setUp(self):
+        super().setUp()
+        self.counted = []
+        self.server.count = lambda *values: self.counted.append(values)
+
+    def assert_counted(self, *expected):
+        """Check what was counted when no request is in progress any more."""
+        self.wait_for(lambda: not self.server.connections
+                      and not self.server.state.tasks)
+        self.assertEqual(list(expected), self.counted)
+
+    def test_stream(self):
+        sock = self.send(GET.replace(b'/x', b'/stream'))
+        self.assertEqual(b'H', sock.recv(1))
+        self.app.unblock.set()
+        sock.close()
+        self.assert_counted((None, 'GET', 200))
+
+    def test_stream_that_fails(self):
+        sock = self.send(GET.replace(b'/x', b'/stream-fails'))
+        received = sock.makefile('rb').read()
+        self.assertTrue(received.endswith(b'\r\n3\r\n: \n\r\n'), received)
+        self.assert_counted((None, 'GET', 200))
+
+    def test_websocket(self):
+        sock = self.upgrade('/websocket')
+        self.accepted(sock)
+        sock.close()
+        self.assert_counted((None, 'GET', 101))
+
+    def test_refused_request(self):
+        """Without a slot, or without a thread."""
+        self.server._requests = server_threads.Slots(0)
+        self.assertEqual(503, self.get()[0])
+        self.server._requests = server_threads.Slots(1)
+        with mock.patch.object(http_server._thread, 'start_new_thread',
+                               side_effect=RuntimeError('no thread')):
+            self.assertEqual(503, self.get()[0])
+        self.assert_counted(*[(None, 'GET', 503)] * 2)
+
+    def answer_nobody(self):
+        """Let the application answer a request whose client has gone."""
+        self.wait_for(lambda: not self.server.connections)
+        self.assertEqual(1, len(self.server.state.tasks))
+        self.app.unblock.set()
+        self.assert_counted()
+
+    def test_client_that_has_gone(self):
+        for path in '/wait', '/websocket-later':
+            sock = self.upgrade(path)
+            self.assertTrue(self.app.called.acquire(timeout=TIMEOUT))
+            sock.close()
+            self.answer_nobody()
+            self.app.unblock.clear()
+
+    def test_time_limit(self):
+        self.set('ANSWER_SECONDS', 0.1)
+        sock = self.send(GET.replace(b'/x', b'/wait'))
+        self.assert_closed(sock)
+        self.answer_nobody()
+
+    def test_long_body_that_turns_out_invalid(self):
+        self.set('_MAX_BODY_BYTES', 3)
+        sock = self.send(b'POST /receive HTTP/1.1\r\nHost: x\r\n'
+                         b'Transfer-Encoding: chunked\r\n\r\n4\r\nabcd\r\n')
+        self.assertEqual(4, self.app.pieces.get(timeout=TIMEOUT))
+        sock.sendall(b'no chunk\r\n')
+        self.assertEqual(400, self.answer(sock)[0])
+        self.assertIsInstance(self.app.pieces.get(timeout=TIMEOUT),
+                              ConnectionError)
+        sock.close()
+        self.assert_counted((None, None, 400))
+        self.assertIn('"POST /receive HTTP/1.1" 200', self.log.output)
+
+    def test_known_response(self):
+        self.server.find = lambda digest: cached_response(b'{}', '/known')
+        sock = self.send(GET)
+        self.answer(sock)
+        sock.close()
+        self.assert_counted(('/known', 'GET', 200))
 
 
 class LimitsTestCase(HttpServerTestCase):

@@ -7,6 +7,7 @@ import pathlib
 import tempfile
 
 import bcrypt
+import fixtures
 from oslotest import base
 
 from sushy_kubevirt.redfish.services import account_files
@@ -85,11 +86,15 @@ class CacheMixin:
         self.responses = self.app.sushy_kubevirt.responses
         self.sent_again = []
 
-        def observe(environ, response):
-            self.sent_again.append(self.observed(environ, response))
+        find = self.responses.find
 
-        self.responses.observers.append(observe)
-        self.addCleanup(self.responses.observers.remove, observe)
+        def look(digest):
+            response = find(digest)
+            if response is not None:
+                self.sent_again.append(self.observed(response))
+            return response
+
+        self.useFixture(fixtures.MockPatchObject(self.responses, 'find', look))
 
 
 class AccountsTestCase(RedfishTestCase):

@@ -12,8 +12,8 @@ from tests.unit.redfish import fakes
 
 class CacheMixin(base.CacheMixin):
 
-    def observed(self, environ, response):
-        return environ['REQUEST_METHOD'], response.rule
+    def observed(self, response):
+        return response.environ['REQUEST_METHOD'], response.rule
 
     def fetch(self, path=None, code=200, **options):
         """Return a response, and whether it was sent again."""
