@@ -110,10 +110,14 @@ class Entry(typing.NamedTuple):
     raw: bytes = b''
 
 
-class _Reading(typing.NamedTuple):
-    began: float                # `time.monotonic`
-    entries: tuple[Entry, ...] = ()
-    error: errors.MachineError | None = None
+class _Reading:
+    # A reading that has begun. A change of the log meanwhile drops it, so that
+    # what it returns is not kept.
+
+    def __init__(self) -> None:
+        self.began = time.monotonic()
+        self.entries: tuple[Entry, ...] | None = None
+        self.error: errors.MachineError | None = None
 
 
 class _Order(typing.NamedTuple):
@@ -330,7 +334,7 @@ class Log:
         """
         known = self._read.get(machine.uid)
         now = time.monotonic()
-        if (known is not None and known.error is None
+        if (known is not None and known.entries is not None
                 and now - known.began <= fresh_seconds):
             return known.entries
         with blocking.hold(self._reading.setdefault(
@@ -340,12 +344,15 @@ class Log:
             if known is not None and known.began >= now:
                 if known.error is not None:
                     raise known.error
-                return known.entries
+                if known.entries is not None:
+                    return known.entries
             return self._read_entries(machine, fresh_seconds)
 
     def _read_entries(self, machine: machine.Machine,
                       fresh_seconds: float) -> tuple[Entry, ...]:
-        now = time.monotonic()
+        reading = _Reading()
+        if fresh_seconds:
+            self._read[machine.uid] = reading
         try:
             cleared = self._cleared.of(machine)
             visible: list[_Visible] = []
@@ -360,17 +367,17 @@ class Log:
                             _Order(entry.seconds, cleared_log.version(event),
                                    entry.id), entry, _crashed(event)))
         except errors.MachineError as exc:
-            self._read[machine.uid] = _Reading(now, error=exc)
+            reading.error = exc
+            self._read[machine.uid] = reading
             raise
         visible.sort(key=operator.itemgetter(0))
         entries = tuple(
             _stopped(entry) if order.version > stops.get(vmi or '', math.inf)
             else entry for order, entry, vmi in visible[-MAX_ENTRIES:])
         for uid in [uid for uid, known in tuple(self._read.items())
-                    if now - known.began > FRESH_SECONDS]:
+                    if reading.began - known.began > FRESH_SECONDS]:
             self._read.pop(uid, None)
-        if fresh_seconds:
-            self._read[machine.uid] = _Reading(now, entries)
+        reading.entries = entries
         return entries
 
     def clear(self, machine: machine.Machine) -> None:

@@ -367,6 +367,27 @@ class LogTestCase(base.BaseTestCase):
             self.assertIsInstance(failure, errors.Unavailable)
         self.assertEqual(2, self.lists)
 
+    def test_change_during_a_reading_is_shown_by_the_next(self):
+        for name in 'A', 'B':
+            self.client.put(other(name))
+        list_ = self.client.pages
+        for change, shown in (
+                (lambda log: log._write(record('C')), ['A', 'B', 'C']),
+                (lambda log: log.delete(self.machine, 'A'), ['B', 'C']),
+                (lambda log: log.clear(self.machine), [])):
+            log = self.new_log()
+
+            def pages(*args, change=change, log=log, **options):
+                listed = list(list_(*args, **options))
+                self.client.pages = list_
+                change(log)
+                yield from listed
+
+            self.client.pages = pages
+            log.entries(self.machine)
+            self.assertEqual(shown, [
+                entry.reason for entry in log.entries(self.machine)])
+
     def test_number_of_deleted_entries_is_bounded(self):
         self.useFixture(fixtures.MockPatchObject(
             cleared_log, 'MAX_DELETED', 2))
