@@ -3,6 +3,7 @@
 
 import copy
 import dataclasses
+import threading
 
 import jsonpatch
 
@@ -65,6 +66,8 @@ def existing(body, uuid='node-uuid', state='available', **fields):
 class FakeIronic:
     """A `client.Client` whose Ironic does in memory what is asked.
 
+    Thread-safe, as commands enrol several nodes at the same time.
+
     :ivar writes: list of the requests that are no reads
     :ivar errors: dict of (name of the node, verb) to ``last_error``
     """
@@ -75,11 +78,13 @@ class FakeIronic:
             self.objects['nodes'][node['uuid']] = node
         self.writes = []
         self.errors = {}
+        self._lock = threading.Lock()
 
     def list(self, kind, fields, node=None):
-        return [{key: copy.deepcopy(one.get(key)) for key in fields}
-                for one in self.objects[kind].values()
-                if node in (None, one.get('node_uuid'))]
+        with self._lock:
+            return [{key: copy.deepcopy(one.get(key)) for key in fields}
+                    for one in self.objects[kind].values()
+                    if node in (None, one.get('node_uuid'))]
 
     def node(self, uuid, fields):
         node = self.objects['nodes'][uuid]
@@ -88,12 +93,13 @@ class FakeIronic:
     def create(self, kind, body):
         self.writes.append(('create', kind, body.get('name')
                             or body.get('address')))
-        number = len(self.objects[kind])
-        if kind == 'nodes':
-            made = existing(body, f'uuid-{number}', 'enroll')
-        else:
-            made = {'uuid': f'{kind}-{number}', **body}
-        self.objects[kind][made['uuid']] = made
+        with self._lock:
+            number = len(self.objects[kind])
+            if kind == 'nodes':
+                made = existing(body, f'uuid-{number}', 'enroll')
+            else:
+                made = {'uuid': f'{kind}-{number}', **body}
+            self.objects[kind][made['uuid']] = made
         return copy.deepcopy(made)
 
     def change(self, kind, uuid, patch, reset_interfaces=False):
@@ -105,7 +111,8 @@ class FakeIronic:
 
     def delete(self, kind, uuid):
         self.writes.append(('delete', kind, uuid))
-        del self.objects[kind][uuid]
+        with self._lock:
+            del self.objects[kind][uuid]
 
     def set_traits(self, uuid, traits):
         self.writes.append(('traits', uuid, sorted(traits)))
@@ -118,6 +125,10 @@ class FakeIronic:
 
     def provision(self, uuid, verb):
         self.writes.append(('provision', uuid, verb))
+        with self._lock:
+            self._provision(uuid, verb)
+
+    def _provision(self, uuid, verb):
         node = self.objects['nodes'][uuid]
         error = self.errors.get((node['name'], verb))
         if isinstance(error, problems.ServiceError):
