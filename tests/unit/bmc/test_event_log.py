@@ -377,8 +377,8 @@ class LogTestCase(base.BaseTestCase):
                 (lambda log: log.clear(self.machine), [])):
             log = self.new_log()
 
-            def pages(*args, change=change, log=log, **options):
-                listed = list(list_(*args, **options))
+            def pages(*args, change=change, log=log, **fields):
+                listed = list(list_(*args, **fields))
                 self.client.pages = list_
                 change(log)
                 yield from listed
