@@ -155,7 +155,7 @@ class OutletTestCase(PduTestCase):
         for version in VERSIONS:
             served.set(pdu.ON, version=version)
         served.run('snmpset', 's', 'a\nforged line')
-        self.assertIn('has new command', served.process.output)
+        served.process.wait_output('has new command')
         for secret in (*served.secrets, 'forged line'):
             self.assertNotIn(secret, served.process.output)
 
