@@ -214,7 +214,7 @@ class Controller:
             self.has_host.set()
         if bmc.route:
             self._wants_route.set()
-        if change.changed:
+        if change.changed and not self._reconciler.is_writing(body):
             # One that needs the name of its Service.
             users = () if key in self._reasons else self._store.users_of(
                 bmc_resources.BMC, *key)

@@ -15,6 +15,7 @@ import typing
 
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.kube import feature_gates
+from sushy_kubevirt.kube import object_cache
 from sushy_kubevirt.kube import objects
 from sushy_kubevirt.kube import stored_names
 from sushy_kubevirt.operator import bmc_resources
@@ -72,6 +73,8 @@ class Reconciler:
         self._shards = all_shards
         self._executor = executor.Executor(api, store, all_shards)
         self._tried: dict[objects.ObjectKey, plan.Tried] = {}
+        # What BMCs will be like after a write of their status that is sent.
+        self._writing: dict[objects.ObjectKey, list[typing.Any]] = {}
 
     async def reconcile(self, key: objects.ObjectKey) -> float | None:
         """Reconcile one BMC.
@@ -97,6 +100,13 @@ class Reconciler:
         :param hosts: see `config_map.Denied`
         """
         self._defaults = deployments.with_cluster_hosts(self._defaults, hosts)
+
+    def is_writing(self, body: objects.VirtualMachineBMC) -> bool:
+        """Tell whether a BMC is as a write of its status makes it whose answer
+        has not arrived: nothing is left to reconcile.
+        """
+        return self._writing.get(object_cache.object_key(body)) == (
+            _outcome(body, body.get('status')))
 
     def forget(self, key: objects.ObjectKey) -> None:
         """Drop a BMC that was deleted."""
@@ -294,6 +304,7 @@ class Reconciler:
         for event in events.of_change(
                 old.get('conditions'), new['conditions']):
             await events.record(self._api, bmc, event, now)
+        self._writing[bmc.key] = _outcome(body, new)
         try:
             # Not a merge patch, of which the API server reads the status only:
             # it could change another BMC of that name.
@@ -307,6 +318,8 @@ class Reconciler:
         except errors.ObjectNotFound:
             self._store.drop_bmc(bmc.key)
             return
+        finally:
+            del self._writing[bmc.key]
         if _planned_fields(answer) == _planned_fields(body):
             # Otherwise a user has changed the BMC meanwhile: leave it to the
             # watch, as an object that is stored already is not reconciled.
@@ -360,6 +373,16 @@ def _planned_fields(body: objects.VirtualMachineBMC) -> list[typing.Any]:
             objects.annotations_of(body).get(stored_names.SIZE_MARGIN),
             *map(body['metadata'].get, (
                 'uid', 'generation', 'finalizers', 'deletionTimestamp'))]
+
+
+def _outcome(body: objects.VirtualMachineBMC,
+             status: objects.VirtualMachineBMCStatus | None
+             ) -> list[typing.Any]:
+    """Return what a BMC is compared by after a write of its status.
+
+    :param status: the written one
+    """
+    return [*_planned_fields(body), status]
 
 
 def _is_temporary(error: Exception) -> bool:

@@ -156,6 +156,54 @@ class ControllerTestCase(base.BaseTestCase):
                 kube.objects['Role', 'lab', 'node-virtbmc']))
         self.run_scenario(scenario)
 
+    def count_reconciles(self, meanwhile=None):
+        """Delete the VM of a BMC that is ready; the event of the status that
+        follows comes before the answer.
+
+        :param meanwhile: change of the BMC by another client at that time
+        :returns: number of reconciles
+        """
+        reconciles, statuses = [], []
+
+        async def scenario(kube, operator):
+            async def rested():
+                await self.until(lambda: not operator._queue._waiting
+                                 and not operator._queue._working)
+            await self.ready(kube, operator)
+            await rested()
+            reconcile, patch = operator._reconciler.reconcile, kube.patch
+
+            async def counted(key):
+                reconciles.append(key)
+                return await reconcile(key)
+
+            async def late(*args):
+                answer = await patch(*args)
+                statuses.append(answer['status'])
+                if meanwhile and len(statuses) == 1:
+                    kube.change('VirtualMachineBMC', *KEY, meanwhile)
+                await self.until(lambda: all(
+                    events.empty() for _, events in kube._watchers))
+                return answer
+            operator._reconciler.reconcile, kube.patch = counted, late
+            kube.remove('VirtualMachine', 'lab', 'vm')
+            await self.until(lambda: statuses)
+            await rested()
+            self.assertEqual({}, operator._reconciler._writing)
+            self.assertEqual('VirtualMachineNotFound', harness.conditions(
+                kube)['Ready'][1])
+        self.run_scenario(scenario)
+        return len(reconciles)
+
+    def test_event_of_own_status_wakes_nobody(self):
+        self.assertEqual(1, self.count_reconciles())
+
+    def test_change_before_the_answer_to_a_status_is_reconciled(self):
+        def revert(body):
+            body['status']['conditions'][-1]['reason'] = 'ServiceReady'
+        for change in (revert, harness.set_spec(ipmi=False)):
+            self.assertLess(1, self.count_reconciles(change))
+
     def test_bmc_without_vm_reference(self):
         # KubeVirtBMC's definition allowed such objects.
         for given in ({}, {'virtualMachineRef': {}},
