@@ -138,8 +138,11 @@ def read(vm: objects.VirtualMachine, key: str) -> objects.Json:
     :param key: name of the annotation, such as `stored_names.BOOT`
     :returns: {} if the annotation is missing or malformed
     """
+    written = text(vm, key)
+    if not written:
+        return {}       # the usual case, a dozen times in a request
     try:
-        value = json.loads(text(vm, key) or '{}')
+        value = json.loads(written)
     except (ValueError, RecursionError):
         # Anyone who may edit the VM may have written it.
         return {}

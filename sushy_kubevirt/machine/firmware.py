@@ -84,8 +84,8 @@ def mode(vm: objects.VirtualMachine,
 
 def modes(vm: objects.VirtualMachine) -> tuple[Mode, ...]:
     """Return the modes that the VM's architecture has."""
-    return tuple(mode_ for mode_ in Mode
-                 if _KIND[mode_] in architecture.of(vm).firmware)
+    supported = architecture.of(vm).firmware
+    return tuple(mode_ for mode_ in Mode if _KIND[mode_] in supported)
 
 
 def has_secure_boot(vm: objects.VirtualMachine) -> bool:

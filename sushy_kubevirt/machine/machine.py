@@ -172,10 +172,11 @@ class Machine:
                     >= FETCHED_SECONDS):
                 return self.fetch()
         else:
-            # The action succeeded; the watch will report the change.
-            with contextlib.suppress(errors.MachineError):
+            try:
                 cluster.cache.catch_up(self.key, cluster.closing,
                                        self.fetch_vm)
+            except errors.MachineError:
+                pass    # the action succeeded; the watch will report it
         state = self.cached_state()
         if state is None:
             raise errors.MachineNotFound(self.qualified_name)

@@ -16,6 +16,9 @@ import typing
 from sushy_kubevirt.bmc import shares
 from sushy_kubevirt.kube import errors
 
+#: Module that each process of gunicorn has.
+_ARBITER = 'gunicorn.arbiter'
+
 
 def _worker() -> typing.Any:
     """Return the gunicorn worker of this process, or None.
@@ -23,6 +26,8 @@ def _worker() -> typing.Any:
     It is found through its SIGTERM handler, which is one of its methods
     (gunicorn 27, workers/base.py).
     """
+    if _ARBITER not in sys.modules:
+        return None
     worker = getattr(signal.getsignal(signal.SIGTERM), '__self__', None)
     return worker if hasattr(worker, 'alive') else None
 
@@ -36,7 +41,7 @@ def require_one_process() -> None:
 
     :raises: `errors.ConfigError`
     """
-    worker, arbiter = _worker(), sys.modules.get('gunicorn.arbiter')
+    worker, arbiter = _worker(), sys.modules.get(_ARBITER)
     if worker is None:
         if arbiter is not None:
             raise errors.ConfigError(

@@ -48,6 +48,15 @@ class OneProcessTestCase(base.BaseTestCase):
     def test_other_servers(self):
         server_threads.require_one_process()
 
+    def test_handler_of_another_server(self):
+        worker = self.Worker(None)
+        worker.alive = False
+        self.useFixture(fixtures.MockPatchObject(
+            signal, 'getsignal', lambda signum: worker.handle_exit))
+        self.assertFalse(server_threads.stopping())
+        self.run_in(1).alive = False
+        self.assertTrue(server_threads.stopping())
+
     def test_one_worker(self):
         earlier = self.run_in(1)
         server_threads.require_one_process()
