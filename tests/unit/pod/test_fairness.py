@@ -8,12 +8,10 @@ import fixtures
 from sushy_kubevirt.pod import fairness
 from sushy_kubevirt.pod import http_server
 from sushy_kubevirt.redfish.protocol import response_cache
-from tests.unit.pod import test_http_server
-
-TIMEOUT = test_http_server.TIMEOUT
+from tests.unit.pod import http_case
 
 
-class FairnessTestCase(test_http_server.HttpServerTestCase):
+class FairnessTestCase(http_case.HttpServerTestCase):
     """Two servers of one process; one is flooded."""
 
     def setUp(self):
@@ -26,7 +24,7 @@ class FairnessTestCase(test_http_server.HttpServerTestCase):
             find=lambda digest, number=number: self.order.append(number))
             for number in range(2)]
         self.server = self.servers[0]
-        self.thread = threading.Thread(target=test_http_server.run,
+        self.thread = threading.Thread(target=http_case.run,
                                        args=self.servers)
         self.thread.start()
 
@@ -58,7 +56,7 @@ class FairnessTestCase(test_http_server.HttpServerTestCase):
         socks = [self.connect() for _ in range(5)]
         self.wait_for(lambda: self.server.connections == 5)
         sent = threading.Event()
-        self.server._loop.call_soon_threadsafe(sent.wait, TIMEOUT)
+        self.server._loop.call_soon_threadsafe(sent.wait, http_case.TIMEOUT)
         for path, sock in zip((b'x', b'fail', b'y', b'fail', b'z'), socks):
             sock.sendall(b'GET /%s HTTP/1.1\r\nHost: x\r\n\r\n' % path)
         sent.set()
@@ -77,24 +75,24 @@ class FairnessTestCase(test_http_server.HttpServerTestCase):
         paused.assert_any_await(fairness.PAUSE_SECONDS)
 
     def test_one_call_at_a_time_unless_it_takes_long(self):
-        self.set('_TURN_SECONDS', TIMEOUT)
-        waiting = self.send(b'GET /wait HTTP/1.1\r\nHost: x\r\n\r\n')
-        self.assertTrue(self.app.called.acquire(timeout=TIMEOUT))
-        second = self.send(b'GET /second HTTP/1.1\r\nHost: x\r\n\r\n')
+        self.set('_TURN_SECONDS', http_case.TIMEOUT)
+        waiting = self.ask('/wait')
+        self.called()
+        second = self.ask('/second')
         self.wait_for(lambda: len(self.order) == 2)
         # Another server's clients are not concerned.
         self.server = self.servers[1]
         self.assertEqual(200, self.get('/other')[0])
-        self.assertTrue(self.app.called.acquire(timeout=TIMEOUT))
+        self.called()
         self.assertFalse(self.app.called.acquire(blocking=False))
         self.app.unblock.set()
         for sock in waiting, second:
             self.assertEqual(200, self.answer(sock)[0])
 
     def test_owners_take_turns(self):
-        self.set('_TURN_SECONDS', TIMEOUT)
-        self.send(b'GET /wait HTTP/1.1\r\nHost: x\r\n\r\n')
-        self.assertTrue(self.app.called.acquire(timeout=TIMEOUT))
+        self.set('_TURN_SECONDS', http_case.TIMEOUT)
+        self.ask('/wait')
+        self.called()
         called = []
         self.app.observe = called.append
         socks = []
@@ -112,6 +110,6 @@ class FairnessTestCase(test_http_server.HttpServerTestCase):
 
     def test_next_call_does_not_wait_for_a_slow_one(self):
         self.set('_TURN_SECONDS', 0.01)
-        self.send(b'GET /wait HTTP/1.1\r\nHost: x\r\n\r\n')
-        self.assertTrue(self.app.called.acquire(timeout=TIMEOUT))
+        self.ask('/wait')
+        self.called()
         self.assertEqual(200, self.get('/second')[0])
