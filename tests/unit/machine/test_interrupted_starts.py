@@ -8,21 +8,21 @@ from sushy_kubevirt.machine import reset
 from sushy_kubevirt.machine import run_strategy
 from sushy_kubevirt.machine import vm_state
 from tests.unit.machine import fakes
-from tests.unit.machine import test_reset
+from tests.unit.machine import reset_case
 
 R = power_state.ResetType
-SET = test_reset.SET
-NO_VMI = test_reset.NO_VMI
-STARTING = test_reset.STARTING
-SUCCEEDED = test_reset.SUCCEEDED
-FAILED = test_reset.FAILED
+SET = reset_case.SET
+NO_VMI = reset_case.NO_VMI
+STARTING = reset_case.STARTING
+SUCCEEDED = reset_case.SUCCEEDED
+FAILED = reset_case.FAILED
 STUCK = dict(STARTING, conditions=[fakes.condition(
     'PodScheduled', 'False', 'Unschedulable')])
-sent = test_reset.sent
-end_vmi = test_reset.end_vmi
+sent = reset_case.sent
+end_vmi = reset_case.end_vmi
 
 
-class RestartTestCase(test_reset.ResetTestCase):
+class RestartTestCase(reset_case.ResetTestCase):
 
     RESTARTS = (R.FORCE_RESTART, R.GRACEFUL_RESTART, R.POWER_CYCLE)
 
@@ -101,7 +101,7 @@ class RestartTestCase(test_reset.ResetTestCase):
             self.assertEqual({}, run_strategy.restarting(machine.vm))
 
 
-class BackOffTestCase(test_reset.ResetTestCase):
+class BackOffTestCase(reset_case.ResetTestCase):
     """A machine that KubeVirt starts again later, as its start failed."""
 
     def test_on_ends_back_off(self):
@@ -135,7 +135,7 @@ class BackOffTestCase(test_reset.ResetTestCase):
         self.assertEqual([], sent(machine))
 
 
-class CancelledStartTestCase(test_reset.ResetTestCase):
+class CancelledStartTestCase(reset_case.ResetTestCase):
     """A stop before KubeVirt has created the VMI of a requested start."""
 
     def test_removes_start_request(self):
@@ -154,7 +154,7 @@ class CancelledStartTestCase(test_reset.ResetTestCase):
         self.assertEqual('RerunOnFailure', machine.strategy)
 
     def test_shutdown_cancels_restart(self):
-        machine = self.machine('Manual', test_reset.STOPPING,
+        machine = self.machine('Manual', reset_case.STOPPING,
                                [fakes.STOP, fakes.START])
         reset.reset(machine, R.GRACEFUL_SHUTDOWN)
         self.assertEqual(['stop'], sent(machine))

@@ -18,16 +18,16 @@ from sushy_kubevirt.machine import reset
 from sushy_kubevirt.machine import run_strategy
 from sushy_kubevirt.machine import vm_state
 from tests.unit.machine import fakes
+from tests.unit.machine import reset_case
 from tests.unit.machine import test_one_time_boot
-from tests.unit.machine import test_reset
 
 R = power_state.ResetType
 
 
-class PendingRestartTestCase(test_reset.ResetTestCase):
+class PendingRestartTestCase(reset_case.ResetTestCase):
 
     def restarted(self, strategy='RerunOnFailure', **kwargs):
-        machine = self.machine(strategy, test_reset.STARTING, **kwargs)
+        machine = self.machine(strategy, reset_case.STARTING, **kwargs)
         reset.reset(machine, R.FORCE_RESTART)
         machine.writes.clear()
         return machine
@@ -66,7 +66,7 @@ class PendingRestartTestCase(test_reset.ResetTestCase):
     def test_stop_by_another_client_is_kept(self):
         for strategy in ('Always', 'RerunOnFailure', 'Once'):
             machine = self.restarted(strategy)
-            test_reset.end_vmi(machine)
+            reset_case.end_vmi(machine)
             self.assertTrue(self.reconcile(machine))
             self.assertEqual('Halted', machine.strategy)
             self.assertEqual(strategy, run_strategy.saved(machine.vm)[0])
@@ -74,7 +74,7 @@ class PendingRestartTestCase(test_reset.ResetTestCase):
 
     def test_stop_of_vm_with_running_field_is_kept(self):
         machine = self.restarted(None, running=True)
-        test_reset.end_vmi(machine)
+        reset_case.end_vmi(machine)
         self.assertTrue(self.reconcile(machine))
         self.assertIs(False, machine.vm['spec']['running'])
         self.assert_done(machine)
@@ -170,7 +170,7 @@ class PendingRestartTestCase(test_reset.ResetTestCase):
 
     def test_one_time_boot_continues_under_always(self):
         # The restarted VMI belongs to a VM with a pending one-time boot.
-        machine = self.machine('RerunOnFailure', test_reset.STARTING)
+        machine = self.machine('RerunOnFailure', reset_case.STARTING)
         fakes.set_boot(machine, boot.Target.PXE, boot.Enabled.ONCE)
         reset.reset(machine, R.FORCE_RESTART)
         machine.vmi = fakes.vmi('Running', 'u1', of=machine.vm)
@@ -184,7 +184,7 @@ class PendingRestartTestCase(test_reset.ResetTestCase):
 
     def test_restart_in_one_time_boot(self):
         # The VM runs under Always for it, and gets its own strategy back.
-        machine = self.machine('Always', test_reset.STARTING)
+        machine = self.machine('Always', reset_case.STARTING)
         run_strategy.save(machine.vm, 'RerunOnFailure', 'u0')
         reset.reset(machine, R.FORCE_RESTART)
         machine.vmi = fakes.vmi('Pending', 'u1')
@@ -193,10 +193,10 @@ class PendingRestartTestCase(test_reset.ResetTestCase):
         self.assert_done(machine)
 
     def test_stop_in_one_time_boot(self):
-        machine = self.machine('Always', test_reset.STARTING)
+        machine = self.machine('Always', reset_case.STARTING)
         run_strategy.save(machine.vm, 'RerunOnFailure', 'u0')
         reset.reset(machine, R.FORCE_RESTART)
-        test_reset.end_vmi(machine)
+        reset_case.end_vmi(machine)
         self.reconcile(machine)
         self.assertEqual('RerunOnFailure', run_strategy.saved(machine.vm)[0])
 
@@ -231,7 +231,7 @@ class PendingRestartTestCase(test_reset.ResetTestCase):
         self.assertEqual('RerunOnFailure', machine.strategy)
 
 
-class ReconcilerTestCase(test_reset.ResetTestCase):
+class ReconcilerTestCase(reset_case.ResetTestCase):
 
     def setUp(self):
         super().setUp()
@@ -251,7 +251,7 @@ class ReconcilerTestCase(test_reset.ResetTestCase):
 
     def interrupted(self, write_deadline):
         """A restart that was recorded but not requested."""
-        machine = self.machine('Always', test_reset.STARTING,
+        machine = self.machine('Always', reset_case.STARTING,
                                write_deadline=write_deadline)
         run_strategy.begin_restart(machine.vm, 'u0', True)
         return machine
@@ -267,14 +267,14 @@ class ReconcilerTestCase(test_reset.ResetTestCase):
     def test_requests_restart_after_write_deadline(self):
         machine = self.interrupted(0.0)
         self.reconcile(machine)
-        self.assertEqual(['restart 0'], test_reset.sent(machine))
+        self.assertEqual(['restart 0'], reset_case.sent(machine))
         # KubeVirt carries it out.
         self.reconcile(machine)
-        self.assertEqual(['restart 0'], test_reset.sent(machine))
+        self.assertEqual(['restart 0'], reset_case.sent(machine))
         self.assertEqual({}, self.reconciler._restarts)
 
     def one_time_boot(self):
-        machine = self.machine('Always', test_reset.NO_VMI)
+        machine = self.machine('Always', reset_case.NO_VMI)
         fakes.set_boot(machine, boot.Target.PXE, boot.Enabled.ONCE)
         machine.vmi = fakes.vmi(of=machine.vm)
         machine.vmi['metadata']['annotations'][

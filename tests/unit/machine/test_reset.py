@@ -4,43 +4,35 @@
 import copy
 import itertools
 
-import fixtures
 from oslotest import base
 
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.machine import boot
-from sushy_kubevirt.machine import boot_overrides
 from sushy_kubevirt.machine import one_time_boot
 from sushy_kubevirt.machine import power_state
 from sushy_kubevirt.machine import reset
 from sushy_kubevirt.machine import run_strategy
 from sushy_kubevirt.machine import vm_state
 from tests.unit.machine import fakes
+from tests.unit.machine import reset_case
 
-R = power_state.ResetType
+R = reset_case.R
+RUNNING = reset_case.RUNNING
+PAUSED = reset_case.PAUSED
+STARTING = reset_case.STARTING
+STOPPING = reset_case.STOPPING
+SUCCEEDED = reset_case.SUCCEEDED
+FAILED = reset_case.FAILED
+NO_VMI = reset_case.NO_VMI
+SAVE = reset_case.SAVE
+SET = reset_case.SET
+REPLACE = reset_case.REPLACE
+sent = reset_case.sent
 
-NOW = {'gracePeriod': 0}
-RESTART_NOW = {'gracePeriodSeconds': 0}
 REFUSED = 'refused'
-
-#: The states of a VM under each strategy, as arguments of `fakes.vmi`.
-RUNNING = dict(phase='Running')
-PAUSED = dict(phase='Running',
-              conditions=[fakes.condition('Paused', 'True')])
-STARTING = dict(phase='Scheduling')
-STOPPING = dict(phase='Running', deleting=True)
-SUCCEEDED = dict(phase='Succeeded')
-FAILED = dict(phase='Failed')
-NO_VMI = None
-
-SAVE = 'save'       # a patch of annotations alone
-SET = 'set'         # a patch of the run strategy
 
 # Halts the VM, and waits until KubeVirt has processed that.
 CANCEL = ['status', SET, 'wait']
-
-# Requests a restart of a VMI that ends.
-REPLACE = ['status', 'restart']
 
 # (action, run strategy, VMI, requests sent to KubeVirt in order or REFUSED,
 # run strategy afterwards if it changes). 'wait' stands for a wait.
@@ -213,68 +205,7 @@ TABLE = [
 ]
 
 
-def halt(machine):
-    """Have the effect of KubeVirt's stop on the VM."""
-    if machine.strategy in run_strategy.LOST_BY_STOP:
-        machine.vm['spec']['runStrategy'] = 'Halted'
-    elif machine.vmi is not None:
-        machine.vm['status']['stateChangeRequests'] = [
-            {'action': 'Stop', 'uid': machine.vmi['metadata']['uid']}]
-
-
-def request_restart(machine):
-    machine.vm['status']['stateChangeRequests'] = [fakes.STOP, fakes.START]
-
-
-def set_paused(machine):
-    machine.vmi['status']['conditions'] = [
-        fakes.condition('Paused', 'True')]
-
-
-def clear_paused(machine):
-    machine.vmi['status']['conditions'] = []
-
-
-def end_vmi(machine):
-    machine.writes.append(('wait', None))
-    machine.vmi = None
-    machine.vm['status'].pop('stateChangeRequests', None)
-
-
-def sent(machine):
-    """Return the requests sent to KubeVirt, in the words of TABLE."""
-    words = []
-    for name, body in machine.writes:
-        if name == 'patch':
-            paths = [operation['path'] for operation in body]
-            name = SET if '/spec/runStrategy' in paths else SAVE
-        elif body in (NOW, RESTART_NOW):
-            name += ' 0'
-        words.append(name)
-    return words
-
-
-class ResetTestCase(base.BaseTestCase):
-
-    def setUp(self):
-        super().setUp()
-        self.useFixture(fixtures.MonkeyPatch(
-            'sushy_kubevirt.kube.retry.FIRST_PAUSE', 0.001))
-
-    def machine(self, strategy, state=RUNNING, requests=(), **kwargs):
-        vmi = fakes.vmi(**state) if isinstance(state, dict) else state
-        settings = {key: kwargs.pop(key) for key in
-                    ('run_strategy', 'write_deadline', 'gates', 'faults',
-                     'on_wait') if key in kwargs}
-        made = fakes.Machine(
-            fakes.vm(strategy, requests=requests, **kwargs), vmi,
-            **{'on_wait': [end_vmi], **settings})
-        made.effects = {'stop': halt, 'restart': request_restart,
-                        'pause': set_paused, 'unpause': clear_paused}
-        return made
-
-
-class TableTestCase(ResetTestCase):
+class TableTestCase(reset_case.ResetTestCase):
 
     def test_each_action_in_each_state(self):
         for action, strategy, state, expected, *after in TABLE:
@@ -359,175 +290,7 @@ class TableTestCase(ResetTestCase):
                 self.assertEqual([], machine.writes)
 
 
-class ReplacedTestCase(ResetTestCase):
-    """Forced restarts of guests that are paused or shutting down."""
-
-    def machine(self, *args, **kwargs):
-        machine = super().machine(*args, **kwargs)
-        machine.on_wait = [self.delete_vmi]
-        machine.effects['start'] = self.request_start
-        return machine
-
-    def delete_vmi(self, machine):
-        machine.vmi['metadata']['deletionTimestamp'] = '2026-01-01T00:00:00Z'
-
-    def request_start(self, machine):
-        machine.vm['status']['stateChangeRequests'] = [fakes.START]
-
-    def restart(self, *args, **kwargs):
-        machine = self.machine(*args, **kwargs)
-        reset.reset(machine, R.FORCE_RESTART)
-        return machine
-
-    def state(self, machine):
-        return power_state.of(machine.state())
-
-    def test_restart_of_ending_vmi_is_requested(self):
-        machine = self.restart('RerunOnFailure', PAUSED)
-        self.assertEqual([fakes.STOP, fakes.START],
-                         vm_state.requests(machine.vm))
-        self.assertIs(power_state.PowerState.POWERING_OFF,
-                      self.state(machine))
-        machine.vm = one_time_boot.desired_vm(machine.state())
-        self.assertFalse(run_strategy.start_pending(machine.vm))
-        machine.vmi = None
-        self.assertIs(power_state.PowerState.POWERING_ON,
-                      self.state(machine))
-
-    def test_strategy_is_restored_with_the_next_vmi(self):
-        for strategy, state, kwargs, expected in (
-                ('Always', PAUSED, {}, 'Always'),
-                ('RerunOnFailure', PAUSED, {}, 'RerunOnFailure'),
-                ('Manual', PAUSED, {}, 'Manual'),
-                ('Once', STOPPING, {}, 'Once'),
-                ('Halted', STOPPING, {}, 'RerunOnFailure'),
-                ('Halted', STOPPING, {'run_strategy': 'Always'}, 'Always')):
-            machine = self.restart(strategy, state, **kwargs)
-            machine.vm['status']['stateChangeRequests'] = []
-            edited = one_time_boot.desired_vm(
-                vm_state.VmState(machine.vm, fakes.vmi('Pending', uid='u1')))
-            self.assertEqual(expected, run_strategy.of(edited), strategy)
-            self.assertEqual({'other': 'kept'},
-                             edited['metadata']['annotations'])
-
-    def test_vmi_that_ends_before_the_next_is_requested(self):
-        machine = self.machine('RerunOnFailure', PAUSED)
-        machine.on_wait = [end_vmi]
-        reset.reset(machine, R.FORCE_RESTART)
-        self.assertEqual([fakes.START], vm_state.requests(machine.vm))
-
-    def test_ended_vmi_that_is_still_there(self):
-        """KubeVirt accepts no start while a stop of it is requested."""
-        machine = self.machine('RerunOnFailure', PAUSED)
-
-        def end(machine):
-            machine.vmi['status']['phase'] = 'Succeeded'
-
-        machine.on_wait = [end]
-        reset.reset(machine, R.FORCE_RESTART)
-        self.assertEqual(['set', 'stop 0', 'status', 'restart'],
-                         sent(machine))
-        self.assertEqual([fakes.STOP, fakes.START],
-                         vm_state.requests(machine.vm))
-
-    def test_restart_in_progress_that_hangs(self):
-        for state in STOPPING, dict(PAUSED, deleting=True, grace=1):
-            machine = self.machine('Manual', state,
-                                   requests=[fakes.STOP, fakes.START])
-            states = []
-            patch = machine.patch_status
-
-            def patch_status(*args):
-                states.append(copy.deepcopy(machine.state()))
-                return patch(*args)
-
-            machine.patch_status = patch_status
-            reset.reset(machine, R.FORCE_RESTART)
-            self.assertEqual(['save', 'status', 'stop 0', 'status', 'restart'],
-                             sent(machine))
-            # The start of the earlier restart does not complete this one.
-            self.assertTrue(vm_state.start_requested(states[0].vm))
-            self.assertIsNone(one_time_boot.desired_vm(states[0]))
-
-    def test_stop_while_it_waits(self):
-        """ForceOff, by another process, is not undone."""
-        def force_off(machine):
-            reset.reset(machine, R.FORCE_OFF)
-            machine.writes.clear()
-            self.delete_vmi(machine)
-
-        def force_off_and_end(machine):
-            force_off(machine)
-            end_vmi(machine)
-            # The reconciler of the other process.
-            machine.vm = one_time_boot.desired_vm(
-                vm_state.VmState(machine.vm))
-
-        for strategy in 'Always', 'RerunOnFailure', 'Manual':
-            for stop, writes in ((force_off, []),
-                                 (force_off_and_end, ['wait'])):
-                machine = self.machine(strategy, PAUSED)
-                machine.on_wait = [stop]
-                reset.reset(machine, R.FORCE_RESTART)
-                self.assertEqual(writes, sent(machine))
-                self.assertFalse(vm_state.start_requested(machine.vm))
-
-    def test_repeated_after_an_error(self):
-        """The second request completes the first."""
-        for ended, expected in ((self.delete_vmi, REPLACE),
-                                (end_vmi, ['wait', 'start'])):
-            machine = self.machine('RerunOnFailure', PAUSED)
-            machine.on_wait = []
-            self.assertRaises(errors.Unavailable, reset.reset, machine,
-                              R.FORCE_RESTART)
-            self.assertTrue(run_strategy.start_pending(machine.vm))
-            machine.writes.clear()
-            machine.on_wait = [ended]
-            reset.reset(machine, R.FORCE_RESTART)
-            self.assertEqual(expected, sent(machine))
-
-    def test_version_that_ends_paused_guests(self):
-        for version, state, expected in (
-                ('v1.5.0', PAUSED, ['restart 0']),
-                ('v1.8.4', PAUSED, ['restart 0']),
-                ('v1.8.4', STOPPING, ['save', 'stop 0', *REPLACE]),
-                ('v1.9.0-rc.2', PAUSED, ['save', 'stop 0', *REPLACE]),
-                (None, PAUSED, ['save', 'stop 0', *REPLACE])):
-            machine = self.machine('Manual', state)
-            machine.gates.version = version
-            reset.reset(machine, R.FORCE_RESTART)
-            self.assertEqual(expected, sent(machine), version)
-
-    def test_next_vmi_is_not_requested_yet(self):
-        """The BMC's process, or the next one, does it."""
-        machine = self.restart('RerunOnFailure', PAUSED)
-        machine.vm['status']['stateChangeRequests'] = []
-        machine.vmi = None
-        self.assertIsNone(one_time_boot.desired_vm(machine.state()))
-        self.assertIs(power_state.PowerState.POWERING_ON,
-                      self.state(machine))
-        reset.reset(machine, R.FORCE_OFF)
-        self.assertIs(power_state.PowerState.OFF, self.state(machine))
-        edited = one_time_boot.desired_vm(vm_state.VmState(machine.vm))
-        self.assertEqual('Halted', run_strategy.of(edited))
-        self.assertEqual('RerunOnFailure', run_strategy.saved(edited)[0])
-
-    def test_running_field(self):
-        machine = self.restart(None, PAUSED, running=True)
-        machine.vm['status']['stateChangeRequests'] = []
-        edited = one_time_boot.desired_vm(
-            vm_state.VmState(machine.vm, fakes.vmi('Pending', uid='u1')))
-        self.assertEqual((True, None), (edited['spec'].get('running'),
-                                        edited['spec'].get('runStrategy')))
-
-    def test_vm_that_is_being_deleted(self):
-        machine = self.machine('Always', STOPPING)
-        machine.vm['metadata']['deletionTimestamp'] = 'x'
-        self.assertRaises(errors.WrongState, reset.reset, machine,
-                          R.FORCE_RESTART)
-
-
-class RunningFieldTestCase(ResetTestCase):
+class RunningFieldTestCase(reset_case.ResetTestCase):
 
     def test_keeps_running_field(self):
         for running, state, action, expected in (
@@ -545,7 +308,7 @@ class RunningFieldTestCase(ResetTestCase):
             self.assertNotIn('runStrategy', machine.vm['spec'])
 
 
-class StrategyTestCase(ResetTestCase):
+class StrategyTestCase(reset_case.ResetTestCase):
 
     def test_on_uses_configured_strategy(self):
         for strategy, expected in (('Always', [SET]),
@@ -596,110 +359,6 @@ class StrategyTestCase(ResetTestCase):
         self.assertEqual([SET, 'start'], sent(machine))
 
 
-class CachedTestCase(ResetTestCase):
-    """Actions that begin with the cached VM."""
-
-    def idle(self, strategy, **kwargs):
-        """Make a machine that is off, with nothing in progress."""
-        machine = self.machine(strategy, NO_VMI, **kwargs)
-        machine.vm['status']['printableStatus'] = 'Stopped'
-        del machine.vm['status']['created']
-        return machine
-
-    def lag(self, machine, change):
-        """Change a machine's VM and VMI, which the cache does not have yet.
-
-        :param change: function of (vm), which is changed; returns the VMI
-        """
-        machine.cached = copy.deepcopy(machine.state())
-        machine.vm['metadata']['resourceVersion'] = '11'
-        machine.vmi = change(machine.vm)
-
-    def assert_reset(self, machine, kind, expected, reads):
-        """Check the requests and the number of reads of an action."""
-        reset.reset(machine, kind)
-        self.assertEqual((expected, reads),
-                         (sent(machine), machine.fetch_count))
-
-    def test_on_reads_no_more_than_guards_do_not_cover(self):
-        for strategy, expected, reads in (
-                ('Halted', [SET, 'start'], 0), ('Manual', ['start'], 1),
-                ('RerunOnFailure', ['start'], 1)):
-            self.assert_reset(self.idle(strategy), R.ON, expected, reads)
-
-    def test_saved_always_and_one_time_boots_need_no_read(self):
-        machine = self.idle('Halted')
-        run_strategy.save(machine.vm, 'Always')
-        self.assert_reset(machine, R.ON, [SET], 0)
-        self.assertEqual('Always', machine.strategy)
-        machine = self.idle('Halted')
-        fakes.set_boot(machine, boot.Target.PXE, boot.Enabled.ONCE)
-        machine.writes.clear()
-        self.assert_reset(machine, R.ON, [SET], 0)
-        self.assertEqual(('Always', 'RerunOnFailure'), (
-            machine.strategy, run_strategy.saved(machine.vm)[0]))
-
-    def test_started_meanwhile(self):
-        def start(vm):
-            vm['spec']['runStrategy'] = 'RerunOnFailure'
-            return fakes.vmi(**RUNNING)
-
-        machine = self.idle('Halted')
-        self.lag(machine, start)
-        self.assert_reset(machine, R.ON, [], 1)
-        machine = self.idle('Manual')
-        self.lag(machine, lambda vm: fakes.vmi(**RUNNING))
-        self.assert_reset(machine, R.ON, [], 2)
-
-    def test_halted_meanwhile(self):
-        # KubeVirt's start would set Always.
-        machine = self.idle('Manual')
-        self.lag(machine, lambda vm: vm['spec'].update(runStrategy='Halted'))
-        self.assert_reset(machine, R.ON, [SET, 'start'], 2)
-        self.assertEqual('RerunOnFailure', machine.strategy)
-
-    def test_start_cancelled_meanwhile(self):
-        # The patch would be valid, and the start that follows it dropped with
-        # the VMI that KubeVirt may be creating.
-        machine = self.idle('Halted', on_wait=[end_vmi])
-        self.lag(machine, lambda vm: vm['status'].update(
-            stateChangeRequests=[{'action': 'Stop'}]))
-        self.assert_reset(machine, R.ON, [SET, 'start'], 1)
-
-    def test_vm_with_something_in_progress_is_read(self):
-        for status in ({'created': True},
-                       {'stateChangeRequests': [fakes.STOP]},
-                       {'startFailure': {'consecutiveFailCount': 1}},
-                       {'printableStatus': 'Stopping'}, {}):
-            machine = self.idle('Halted')
-            machine.vm['status'].update(status)
-            self.assertIs(not status, machine.state().is_idle())
-        self.assertFalse(
-            vm_state.VmState(machine.vm, vmi_gone=True).is_idle())
-        machine = self.idle('Halted')
-        machine.vm['status']['created'] = True
-        self.assert_reset(machine, R.ON, [SET, 'start'], 1)
-
-    def test_actions_that_would_write_nothing_read(self):
-        for kind, vm, vmi, expected in (
-                (R.ON, 'Manual', fakes.vmi(**RUNNING), ['start']),
-                (R.FORCE_OFF, 'Manual', None, ['stop 0'])):
-            machine = self.machine(vm, NO_VMI if vmi else RUNNING)
-            machine.cached = vm_state.VmState(
-                copy.deepcopy(machine.vm), vmi)
-            self.assert_reset(machine, kind, expected, 1)
-
-    def test_used_override_is_restored_first(self):
-        machine = self.idle('Halted')
-        fakes.set_boot(machine, boot.Target.PXE, boot.Enabled.ONCE)
-        machine.vm['status']['observedGeneration'] = 100
-        machine.writes.clear()
-        reset.reset(machine, R.ON)
-        self.assertEqual(('patch', 1), (
-            machine.actions[0], machine.fetch_count))
-        self.assertIsNone(boot_overrides.once(machine.vm))
-
-
 class EffectTestCase(base.BaseTestCase):
 
     def test_effects_of_actions(self):
@@ -721,63 +380,7 @@ class EffectTestCase(base.BaseTestCase):
                 for each in (before, after)])
 
 
-class ShownTestCase(base.BaseTestCase):
-
-    def assert_shown(self, cases):
-        for kind, before, vm, vmi, shown in cases:
-            self.assertIs(shown, reset.shows(
-                kind, before, vm_state.VmState(vm, vmi)), (kind, vm, vmi))
-
-    def test_effect_of_a_reset(self):
-        vm = fakes.vm('Manual')
-        restarted = fakes.vm('Manual', requests=[fakes.STOP, fakes.START])
-        running, stopping = fakes.vmi(), fakes.vmi(deleting=True)
-        killed = fakes.vmi(deleting=True, grace=0)
-        ended = fakes.vmi('Succeeded')
-        self.assert_shown((
-            (R.ON, None, vm, None, False), (R.ON, None, vm, running, True),
-            (R.ON, 'u0', vm, stopping, False),
-            (R.FORCE_OFF, 'u0', vm, running, False),
-            (R.FORCE_OFF, 'u0', vm, stopping, False),
-            (R.FORCE_OFF, 'u0', vm, killed, True),
-            (R.FORCE_OFF, 'u0', vm, ended, True),
-            (R.FORCE_OFF, 'u0', vm, None, True),
-            (R.GRACEFUL_SHUTDOWN, 'u0', vm, running, False),
-            (R.GRACEFUL_SHUTDOWN, 'u0', vm, stopping, True),
-            (R.FORCE_RESTART, 'u0', vm, running, False),
-            (R.FORCE_RESTART, 'u0', restarted, stopping, True),
-            (R.POWER_CYCLE, 'u9', vm, running, True),
-            (R.NMI, 'u0', vm, running, False)))
-
-    def test_stop_of_a_machine_that_starts(self):
-        """Off is the state of a start that failed, too."""
-        stuck = fakes.vmi('Scheduling', conditions=[fakes.condition(
-            'PodScheduled', 'False', 'Unschedulable')])
-        requested = fakes.vm('Manual', requests=[fakes.START])
-        cancelled = fakes.vm('Manual', requests=[{'action': 'Stop'}])
-        for kind in R.FORCE_OFF, R.GRACEFUL_SHUTDOWN:
-            self.assert_shown((
-                (kind, 'u0', fakes.vm('Always'), stuck, False),
-                (kind, None, fakes.vm('Always'), None, False),
-                (kind, None, requested, None, False),
-                (kind, None, cancelled, None, True),
-                (kind, 'u0', fakes.vm('Halted'), fakes.vmi(
-                    'Scheduling', grace=0), True)))
-
-    def test_guest_that_is_shutting_down_before(self):
-        replaced = fakes.vm('Always')
-        run_strategy.begin_restart(replaced, 'u0', True, start_pending=True)
-        killed = fakes.vmi(deleting=True, grace=0)
-        self.assert_shown((
-            (R.POWER_CYCLE, 'u0', fakes.vm('Manual'), fakes.vmi(
-                deleting=True), False),
-            (R.POWER_CYCLE, 'u0', fakes.vm('Manual'), None, False),
-            (R.POWER_CYCLE, 'u0', replaced, fakes.vmi(), True),
-            (R.FORCE_OFF, 'u0', replaced, killed, False),
-            (R.GRACEFUL_SHUTDOWN, 'u0', replaced, killed, False)))
-
-
-class OneTimeBootTestCase(ResetTestCase):
+class OneTimeBootTestCase(reset_case.ResetTestCase):
     """A pending one-time override, with the gate RebootPolicy."""
 
     def machine(self, *args, **kwargs):

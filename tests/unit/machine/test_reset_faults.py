@@ -12,13 +12,14 @@ from sushy_kubevirt.machine import reset
 from sushy_kubevirt.machine import restart
 from sushy_kubevirt.machine import vm_state
 from tests.unit.machine import fakes
+from tests.unit.machine import reset_case
 from tests.unit.machine import test_reset
 
 R = power_state.ResetType
-sent = test_reset.sent
+sent = reset_case.sent
 
 
-class UnnoticedVmiTestCase(test_reset.ResetTestCase):
+class UnnoticedVmiTestCase(reset_case.ResetTestCase):
     """A VMI that KubeVirt's controller has not noticed yet.
 
     The controller would treat a request to stop that VMI as carried out.
@@ -30,7 +31,7 @@ class UnnoticedVmiTestCase(test_reset.ResetTestCase):
     def test_waits_until_vmi_is_noticed(self):
         for strategy in ('RerunOnFailure', 'Manual'):
             for action in self.ACTIONS:
-                machine = self.machine(strategy, test_reset.STARTING,
+                machine = self.machine(strategy, reset_case.STARTING,
                                        created=False)
 
                 def notice(machine):
@@ -40,11 +41,11 @@ class UnnoticedVmiTestCase(test_reset.ResetTestCase):
                 machine.on_wait = [notice]
                 reset.reset(machine, action)
                 self.assertEqual(1, len([word for word in sent(machine)
-                                         if word != test_reset.SET]))
+                                         if word != reset_case.SET]))
 
     def test_unavailable_while_vmi_is_not_noticed(self):
         for action in self.ACTIONS:
-            machine = self.machine('Manual', test_reset.STARTING,
+            machine = self.machine('Manual', reset_case.STARTING,
                                    created=False)
             machine.on_wait = []
             e = self.assertRaises(errors.Unavailable, reset.reset, machine,
@@ -53,19 +54,19 @@ class UnnoticedVmiTestCase(test_reset.ResetTestCase):
             self.assertEqual([], sent(machine))
 
     def test_stop_under_always_does_not_wait(self):
-        machine = self.machine('Always', test_reset.STARTING, created=False)
+        machine = self.machine('Always', reset_case.STARTING, created=False)
         reset.reset(machine, R.FORCE_OFF)
-        self.assertEqual([test_reset.SAVE, 'stop 0'], sent(machine))
+        self.assertEqual([reset_case.SAVE, 'stop 0'], sent(machine))
 
     def test_stops_vmi_created_while_cancelling_start(self):
         for strategy in ('RerunOnFailure', 'Manual'):
-            machine = self.machine(strategy, test_reset.NO_VMI,
+            machine = self.machine(strategy, reset_case.NO_VMI,
                                    requests=[fakes.START])
             patch_status = machine.patch_status
 
             def create_vmi(operations, guard):
                 response = patch_status(operations, guard)
-                machine.vmi = fakes.vmi(**test_reset.STARTING)
+                machine.vmi = fakes.vmi(**reset_case.STARTING)
                 return response
 
             machine.patch_status = create_vmi
@@ -73,7 +74,7 @@ class UnnoticedVmiTestCase(test_reset.ResetTestCase):
             self.assertEqual(['status', 'stop 0'], sent(machine))
 
 
-class FaultTestCase(test_reset.ResetTestCase):
+class FaultTestCase(reset_case.ResetTestCase):
 
     def lost_response(self):
         return errors.ConnectionLost('gone', maybe_done=True), True
@@ -106,7 +107,7 @@ class FaultTestCase(test_reset.ResetTestCase):
 
     def test_restart_by_another_client_is_accepted(self):
         # The VM was read before the other client's request, its VMI after.
-        machine = self.machine('Manual', test_reset.STOPPING)
+        machine = self.machine('Manual', reset_case.STOPPING)
         fetch = machine.fetch
 
         def fetch_more():
@@ -120,7 +121,7 @@ class FaultTestCase(test_reset.ResetTestCase):
         self.assertEqual([], sent(machine))
 
     def test_lost_response_starts_once(self):
-        machine = self.machine('Manual', test_reset.NO_VMI,
+        machine = self.machine('Manual', reset_case.NO_VMI,
                                faults=[self.lost_response()])
 
         def start(machine):
@@ -132,7 +133,7 @@ class FaultTestCase(test_reset.ResetTestCase):
 
     def test_vmi_is_reported_before_its_start(self):
         """The cached VM is halted still, as if its VMI were stopped."""
-        machine = self.machine('Halted', test_reset.NO_VMI,
+        machine = self.machine('Halted', reset_case.NO_VMI,
                                faults=[self.lost_response()])
         machine.cached = vm_state.VmState(
             copy.deepcopy(machine.vm), fakes.vmi())
@@ -144,10 +145,10 @@ class FaultTestCase(test_reset.ResetTestCase):
 
         machine.patch = patch_and_start
         reset.reset(machine, R.ON)
-        self.assertEqual([test_reset.SET], sent(machine))
+        self.assertEqual([reset_case.SET], sent(machine))
 
     def test_attempt_with_cached_state_is_not_remembered(self):
-        machine = self.machine('Manual', test_reset.NO_VMI)
+        machine = self.machine('Manual', reset_case.NO_VMI)
         step = restart._Restart(machine, True, False).step
         self.assertRaises(blocking.WouldBlock, blocking.attempt, step,
                           machine.state())
@@ -179,7 +180,7 @@ class FaultTestCase(test_reset.ResetTestCase):
                 machine.faults.insert(0, None)
 
             def stop(machine):
-                test_reset.halt(machine)
+                reset_case.halt(machine)
                 machine.vmi['spec']['terminationGracePeriodSeconds'] = 0
 
             machine.effects['stop'] = stop
@@ -209,14 +210,14 @@ class FaultTestCase(test_reset.ResetTestCase):
             for refusal in (errors.Conflict('snapshot in progress'),
                             errors.AccessDenied('x')):
                 machine = self.machine(
-                    'Manual', test_reset.PAUSED, write_deadline=0.2,
+                    'Manual', reset_case.PAUSED, write_deadline=0.2,
                     faults=[None, *[refusal] * 50])
                 reset.reset(machine, action)
                 self.assertEqual([word], sent(machine))
 
     def test_guest_that_is_not_stopped_stays_paused(self):
         for action in R.GRACEFUL_SHUTDOWN, R.GRACEFUL_RESTART:
-            machine = self.machine('Manual', test_reset.PAUSED,
+            machine = self.machine('Manual', reset_case.PAUSED,
                                    faults=[errors.Rejected('x')])
             self.assertRaises(errors.Rejected, reset.reset, machine, action)
             self.assertTrue(power_state.paused(machine.vmi))
@@ -228,7 +229,7 @@ class FaultTestCase(test_reset.ResetTestCase):
                           R.FORCE_OFF)
 
     def test_on_times_out_waiting_for_vmi_to_end(self):
-        machine = self.machine('Manual', test_reset.STOPPING)
+        machine = self.machine('Manual', reset_case.STOPPING)
         machine.on_wait = []
         e = self.assertRaises(errors.Unavailable, reset.reset, machine,
                               R.ON)
@@ -265,11 +266,11 @@ class FaultTestCase(test_reset.ResetTestCase):
                           R.FORCE_RESTART, restart_powers_on=False)
 
 
-class ResumeTestCase(test_reset.ResetTestCase):
+class ResumeTestCase(reset_case.ResetTestCase):
 
     def test_resume_before_a_shutdown_has_a_short_deadline(self):
         for seconds, limit in ((math.inf, 3.0), (2.0, 2.0)):
-            machine = self.machine('Manual', test_reset.PAUSED)
+            machine = self.machine('Manual', reset_case.PAUSED)
             limits = []
             write = machine.write
 
