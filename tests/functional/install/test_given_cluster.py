@@ -28,9 +28,9 @@ PASS = (
     'test_kubevirt_machine.FirmwareTest.test_bios_and_efi_exclude_each_other')
 
 SKIPPED = {
-    'power.test_power.FaultTestCase.test_reset_survives_short_outage':
+    'power.test_faults.FaultTestCase.test_reset_survives_short_outage':
         "the test needs the sandbox's fault injection",
-    'power.test_power.ProblemTestCase.test_crash_loop':
+    'power.test_problems.ProblemTestCase.test_crash_loop':
         "the test needs the sandbox's control of guests",
     'power.test_power.LateSwitchTestCase.test_another_bmc_restores_always':
         'the test needs a sandbox with --lag 0.3',
