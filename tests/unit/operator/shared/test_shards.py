@@ -11,112 +11,20 @@ from oslotest import base
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.kube import stored_names
 from sushy_kubevirt.operator import bmc_resources
-from sushy_kubevirt.operator import config_map
 from sushy_kubevirt.operator import naming
 from sushy_kubevirt.operator import plan
-from sushy_kubevirt.operator.shared import entry
 from sushy_kubevirt.operator.shared import placement
-from sushy_kubevirt.operator.shared import shard_manifests
 from sushy_kubevirt.operator.shared import shards
 from sushy_kubevirt.operator import spec
-from sushy_kubevirt.operator import workqueue
-from tests.unit.operator import bodies
 from tests.unit.operator import cluster
 from tests.unit.operator import harness
+from tests.unit.operator.shared import shards_case
 
-NODES = 'n0', 'n1', 'n2'
-
-
-class Operator(harness.Operator):
-    """An operator that writes its shards when it is told to."""
-
-    def __init__(self, kube, **options):
-        options.setdefault('bmcs_per_pod', 2)
-        super().__init__(kube, **options)
-        self.shards = self.reconciler._shards
-        self.shards.load()
-
-    def settle(self):
-        """Reconcile all BMCs and shards until nothing is written."""
-        for _ in range(12):
-            before = len(self.kube.writes)
-            self.sync()
-            for key in sorted(self.store.bmcs()):
-                self._do(self.reconciler.reconcile(key))
-            for namespace, found in list(self.shards._shards.items()):
-                for number in list(found):
-                    self._do(self.shards.reconcile((namespace, number)))
-            self.serve()
-            if len(self.kube.writes) == before:
-                return
-        raise AssertionError(f'still writing: {self.kube.writes[-8:]}')
-
-    @staticmethod
-    def _do(coroutine):
-        try:
-            asyncio.run(coroutine)
-        except workqueue.Failure:
-            pass
-
-    def serve(self):
-        """Report all entries as served by ready pods."""
-        self.sync()
-        for (namespace, number), members in records(self.kube).items():
-            name = naming.shared(number)
-            kube = self.kube
-            if ('Deployment', namespace, name) in kube.objects:
-                kube.change('Deployment', namespace, name,
-                            # The cluster makes each one ready.
-                            lambda obj: None)
-            if ('ConfigMap', namespace, name + '-served') in kube.objects:
-                kube.change(
-                    'ConfigMap', namespace, name + '-served',
-                    lambda obj: obj.update(data={
-                        one: json.dumps({'digest': entry.digest(text),
-                                         'problem': ''})
-                        for one, text in members.items()}))
-        self.sync()
-        for shard in self.shards._shards['lab'].values():
-            self.shards._read_deployment(shard)
-            self.shards._read_reports(shard)
-
-
-def records(kube):
-    """Return {(namespace, shard): {name: entry}}."""
-    found = {}
-    for obj in kube.list('ConfigMap'):
-        number = naming.shard_of(obj)
-        if number is not None and obj['metadata']['name'] == naming.shared(
-                number):
-            found[obj['metadata']['namespace'], number] = obj.get('data', {})
-    return found
-
-
-def granted(kube):
-    """Return {name of a Role: names of VMs}, without Roles for no VM."""
-    return {obj['metadata']['name']: found for obj in kube.list('Role')
-            if (found := shard_manifests.granted(obj))}
-
-
-def bound(kube):
-    """Return {name of a Role for VMs: names of the accounts}."""
-    return {obj['metadata']['name']: {one['name'] for one in obj['subjects']}
-            for obj in kube.list('RoleBinding')
-            if '-vms-' in obj['roleRef']['name']}
-
-
-def slots(kube):
-    """Return {name: (shard, slot)}, as recorded."""
-    return {name: (number, json.loads(text)['slot'])
-            for (_, number), members in records(kube).items()
-            for name, text in members.items()}
-
-
-def body(name, **fields):
-    made = bodies.body(name, **{'placement': 'Shared', **fields})
-    made['metadata']['uid'] = 'uid-of-' + name
-    made['spec']['virtualMachine'] = {'name': name}
-    return made
+NODES = shards_case.NODES
+records = shards_case.records
+slots = shards_case.slots
+body = shards_case.body
+cluster_with = shards_case.cluster_with
 
 
 def long_hosts(count):
@@ -124,19 +32,11 @@ def long_hosts(count):
             for number in range(count)]
 
 
-def cluster_with(*names):
-    kube = cluster.Cluster()
-    for name in names:
-        kube.add(cluster.vm(name=name))
-        kube.add(body(name))
-    return kube
-
-
 class ShardsTestCase(base.BaseTestCase):
 
     def test_slots(self):
         kube = cluster_with(*NODES)
-        Operator(kube).settle()
+        shards_case.Operator(kube).settle()
         self.assertEqual({'n0': (0, 0), 'n1': (0, 1), 'n2': (1, 0)},
                          slots(kube))
         for name in NODES:
@@ -160,7 +60,7 @@ class ShardsTestCase(base.BaseTestCase):
                     placement='PerVM', networkPolicy={'enabled': True}))
                 kube.add({'kind': kind, 'spec': {}, 'metadata': {
                     'name': 'n0-virtbmc', 'namespace': 'lab'}})
-                operator = Operator(kube)
+                operator = shards_case.Operator(kube)
                 operator.settle()
                 self.assertEqual(('False', 'NameTaken'),
                                  harness.conditions(kube, 'n0')['Ready'])
@@ -178,22 +78,22 @@ class ShardsTestCase(base.BaseTestCase):
         kube = cluster_with(*NODES)
         kube.faults.append(lambda verb, kind, name: errors.AccessDenied(
             'exceeded quota') if name == naming.shared(1) else None)
-        Operator(kube).settle()
+        shards_case.Operator(kube).settle()
         self.assertEqual(
             [('True', 'ServiceReady')] * 2 + [('False', 'Refused')],
             [harness.conditions(kube, name)['Ready'] for name in NODES])
 
     def test_next_operator_keeps_the_slots(self):
         kube = cluster_with(*NODES)
-        Operator(kube).settle()
+        shards_case.Operator(kube).settle()
         kube.remove('VirtualMachineBMC', 'lab', 'n0')
         before = slots(kube)
-        operator = Operator(kube)
+        operator = shards_case.Operator(kube)
         operator.settle()
         del before['n0']
         self.assertEqual(before, slots(kube))
         writes = len(kube.writes)
-        operator = Operator(kube)
+        operator = shards_case.Operator(kube)
         operator.settle()
         self.assertEqual(writes, len(kube.writes))
         kube.add(cluster.vm(name='n3'))
@@ -203,7 +103,7 @@ class ShardsTestCase(base.BaseTestCase):
 
     def test_empty_shard_is_removed(self):
         kube = cluster_with(*NODES)
-        operator = Operator(kube)
+        operator = shards_case.Operator(kube)
         operator.settle()
         for name in NODES:
             kube.remove('VirtualMachineBMC', 'lab', name)
@@ -213,15 +113,15 @@ class ShardsTestCase(base.BaseTestCase):
 
     def test_leftovers_are_removed_after_a_restart(self):
         kube = cluster_with('n0')
-        Operator(kube).settle()
+        shards_case.Operator(kube).settle()
         kube.remove('VirtualMachineBMC', 'lab', 'n0')
         kube.remove('ConfigMap', 'lab', naming.shared(0))
-        Operator(kube).settle()
+        shards_case.Operator(kube).settle()
         self.assertFalse([one for one in kube.objects if 'shared' in one[2]])
 
     def test_forged_record_is_not_believed(self):
         kube = cluster_with('n0', 'n1')
-        Operator(kube).settle()
+        shards_case.Operator(kube).settle()
         wanted = records(kube)
         stolen = json.dumps({**json.loads(wanted['lab', 0]['n0']),
                              'vm': 'lab/n1'})
@@ -230,7 +130,7 @@ class ShardsTestCase(base.BaseTestCase):
             with self.subTest(forged=forged):
                 kube.change('ConfigMap', 'lab', naming.shared(0),
                             lambda obj: obj.update(data=dict(forged)))
-                Operator(kube).settle()
+                shards_case.Operator(kube).settle()
                 self.assertEqual({'n0', 'n1'}, set(slots(kube)))
                 for name in 'n0', 'n1':
                     text = records(kube)['lab', 0][name]
@@ -238,16 +138,17 @@ class ShardsTestCase(base.BaseTestCase):
 
     def test_killed_at_every_write(self):
         complete = cluster_with(*NODES)
-        Operator(complete).settle()
+        shards_case.Operator(complete).settle()
         for number in range(len(complete.writes)):
             for done in (True, False):
                 kube = cluster_with(*NODES)
                 with self.subTest(number=number, done=done):
                     kube.kill_after = number, done
-                    self.assertRaises(cluster.Killed,
-                                      lambda: Operator(kube).settle())
+                    self.assertRaises(
+                        cluster.Killed,
+                        lambda: shards_case.Operator(kube).settle())
                     kube.kill_after = None
-                    Operator(kube).settle()
+                    shards_case.Operator(kube).settle()
                     found = slots(kube)
                     self.assertEqual(
                         [(0, 0), (0, 1), (1, 0)], sorted(found.values()))
@@ -260,7 +161,7 @@ class ShardsTestCase(base.BaseTestCase):
                              service['ports'][0]['targetPort']))
 
     def test_new_bmc_costs_few_plans(self):
-        operator = Operator(cluster_with('n0'))
+        operator = shards_case.Operator(cluster_with('n0'))
         with mock.patch.object(plan, 'steps', side_effect=plan.steps) as made:
             for _ in range(3):
                 asyncio.run(operator.reconciler.reconcile(('lab', 'n0')))
@@ -276,7 +177,7 @@ class ShardsTestCase(base.BaseTestCase):
         kube = cluster_with(*NODES)
         kube.faults.append(lambda verb, kind, name: calls.update(
             [(verb, kind)] if 'n0' in name else ()))
-        Operator(kube).settle()
+        shards_case.Operator(kube).settle()
         self.assertEqual({
             # Its user name and password, its certificate, its state.
             ('create', 'Secret'): 3,
@@ -289,7 +190,7 @@ class ShardsTestCase(base.BaseTestCase):
     def test_claims_are_written_at_once(self):
         names = [f'n{number}' for number in range(100)]
         kube = cluster_with(*names)
-        operator = Operator(kube, bmcs_per_pod=1000)
+        operator = shards_case.Operator(kube, bmcs_per_pod=1000)
         operator.settle()
         self.assertEqual(100, len(slots(kube)))
         self.assertLess(len([one for one in kube.writes
@@ -300,7 +201,7 @@ class ShardsTestCase(base.BaseTestCase):
             shards, '_MAX_TEXT', characters))
 
     def test_recorded_slot_wakes_its_bmc_once(self):
-        operator = Operator(cluster_with('n0'))
+        operator = shards_case.Operator(cluster_with('n0'))
         operator._do(operator.reconciler.reconcile(('lab', 'n0')))
         woken = []
         with mock.patch.object(operator.shards, '_wake', woken.extend):
@@ -318,7 +219,7 @@ class ShardsTestCase(base.BaseTestCase):
         for name in names:
             kube.add(cluster.vm(name=name))
             kube.add(body(name, virtualMedia={'allowedHosts': hosts}))
-        operator = Operator(kube, bmcs_per_pod=1000)
+        operator = shards_case.Operator(kube, bmcs_per_pod=1000)
         # All of them claim before any has an entry.
         operator.settle()
         self.assertEqual(
@@ -331,7 +232,7 @@ class ShardsTestCase(base.BaseTestCase):
     def test_entry_that_grows_too_long_moves(self):
         self.limit_text(5000)
         kube = cluster_with(*NODES)
-        operator = Operator(kube, bmcs_per_pod=1000)
+        operator = shards_case.Operator(kube, bmcs_per_pod=1000)
         operator.settle()
         self.assertEqual({0}, {shard for shard, _ in slots(kube).values()})
         kube.change(
@@ -345,128 +246,16 @@ class ShardsTestCase(base.BaseTestCase):
         service = kube.objects['Service', 'lab', 'n1-virtbmc']['spec']
         self.assertEqual('1', service['selector'][stored_names.SHARD])
 
-    def test_bmcs_with_policies_have_pods_of_their_own(self):
-        kube = cluster_with(*NODES)
-        operator = Operator(kube, bmcs_per_pod=4)
-
-        def shards_of(wanted):
-            for name in NODES:
-                kube.change('VirtualMachineBMC', 'lab', name,
-                            harness.set_spec(networkPolicy={
-                                'enabled': name in wanted,
-                                'allowedCIDRs': ['10.0.0.0/8']}))
-            operator.settle()
-            for name in NODES:
-                self.assertEqual(('True', 'ServiceReady'),
-                                 harness.conditions(kube, name)['Ready'])
-            found = slots(kube)
-            # Each policy has the ports of all BMCs of its pod.
-            self.assertEqual(
-                {found[name][0] for name in wanted},
-                {naming.shard_of(obj) for obj in kube.list('NetworkPolicy')})
-            for obj in kube.list('NetworkPolicy'):
-                self.assertEqual(
-                    {10000 + slot for shard, slot in found.values()
-                     if shard == naming.shard_of(obj)},
-                    {rule['ports'][0]['port']
-                     for rule in obj['spec']['ingress']})
-            return [found[name][0] for name in NODES]
-        self.assertEqual([0, 0, 0], shards_of(()))
-        self.assertEqual([0, 1, 0], shards_of(['n1']))
-        self.assertEqual([1, 1, 0], shards_of(NODES[:2]))
-        self.assertEqual([1, 1, 0], shards_of(NODES))
-
-    def test_rejected_policy_stops_no_other_write(self):
-        policy = 'NetworkPolicy', 'lab', naming.shared(0)
-        for networks, accepted in (
-                # The creation, or an apply and a replacement; one that admits
-                # no clients is accepted.
-                ([], 1), (['10.0.0.0/8'], 2)):
-            with self.subTest(networks=networks):
-                kube = cluster_with('n0')
-
-                def want(allowed, kube=kube):
-                    kube.change('VirtualMachineBMC', 'lab', 'n0',
-                                harness.set_spec(networkPolicy={
-                                    'enabled': True, 'allowedCIDRs': allowed}))
-                operator = Operator(kube)
-                if networks:
-                    want(networks)
-                    operator.settle()
-                    self.assertTrue(kube.objects[policy]['spec']['ingress'])
-                    lost = 'RoleBinding', 'lab', naming.shared(0)
-                else:
-                    lost = 'ConfigMap', 'lab', naming.shared(0)
-                want(['fd00::/8'])
-                kube.objects.pop(lost, None)
-                writes = []
-
-                def reject(verb, kind, name, writes=writes,
-                           accepted=accepted):
-                    if kind != 'NetworkPolicy' or verb == 'get':
-                        return None
-                    writes.append(verb)
-                    return None if len(writes) > accepted else (
-                        errors.Rejected('denied by Kyverno'))
-                self._reconcile(operator)
-                kube.faults.append(reject)
-                self.assertRaises(workqueue.Failure, asyncio.run,
-                                  operator.shards.reconcile(('lab', 0)))
-                kube.faults.clear()
-                self.assertEqual([], kube.objects[policy]['spec']['ingress'])
-                self.assertIn(lost, kube.objects)
-                self._reconcile(operator)
-                self.assertEqual(('False', 'Refused'),
-                                 harness.conditions(kube, 'n0')['Ready'])
-                operator.settle()
-                self.assertTrue(kube.objects[policy]['spec']['ingress'])
-                self.assertEqual(('True', 'ServiceReady'),
-                                 harness.conditions(kube, 'n0')['Ready'])
-
-    @staticmethod
-    def _reconcile(operator):
-        for _ in range(3):
-            operator.sync()
-            operator._do(operator.reconciler.reconcile(('lab', 'n0')))
-
-    def test_policies_enabled_while_no_operator_runs(self):
-        kube = cluster_with(*NODES)
-        Operator(kube, bmcs_per_pod=4).settle()
-        for name in NODES[1:]:
-            kube.change('VirtualMachineBMC', 'lab', name, harness.set_spec(
-                networkPolicy={'enabled': True}))
-        Operator(kube, bmcs_per_pod=4).settle()
-        self.assertEqual([1, 0, 0], [slots(kube)[name][0] for name in NODES])
-        self.assertEqual([0], [naming.shard_of(obj)
-                               for obj in kube.list('NetworkPolicy')])
-
-    def test_policy_disabled_while_no_operator_runs(self):
-        kube = cluster_with('n0', 'n1')
-        for name in 'n0', 'n1':
-            kube.change('VirtualMachineBMC', 'lab', name, harness.set_spec(
-                networkPolicy={'enabled': True}))
-        Operator(kube).settle()
-        kube.change('VirtualMachineBMC', 'lab', 'n0', harness.set_spec(
-            networkPolicy={'enabled': False}))
-        operator = Operator(kube)
-        operator._do(operator.shards.reconcile(('lab', 0)))
-        # The pod of the other one stays closed meanwhile.
-        self.assertEqual(1, len(kube.list('NetworkPolicy')))
-        operator.settle()
-        self.assertEqual({'n0': (1, 0), 'n1': (0, 1)}, slots(kube))
-        self.assertEqual([0], [naming.shard_of(obj)
-                               for obj in kube.list('NetworkPolicy')])
-
     def test_pod_keeps_memory_for_its_bmcs(self):
         kube = cluster_with(*NODES, 'n3')
-        Operator(kube, bmcs_per_pod=4).settle()
+        shards_case.Operator(kube, bmcs_per_pod=4).settle()
 
         def limit():
             return kube.objects['Deployment', 'lab', naming.shared(0)][
                 'spec']['template']['spec']['containers'][0]['resources'][
                     'limits']['memory']
         self.assertEqual('168Mi', limit())
-        operator = Operator(kube, bmcs_per_pod=1)
+        operator = shards_case.Operator(kube, bmcs_per_pod=1)
         operator.settle()
         self.assertEqual('168Mi', limit())
         # Not one BMC less replaces the pod, but the next operator.
@@ -474,12 +263,12 @@ class ShardsTestCase(base.BaseTestCase):
         operator.shards.release(('lab', 'n0'))
         operator.settle()
         self.assertEqual('168Mi', limit())
-        Operator(kube, bmcs_per_pod=1).settle()
+        shards_case.Operator(kube, bmcs_per_pod=1).settle()
         self.assertEqual('166Mi', limit())
 
     def test_free_slot_rests(self):
         kube = cluster_with('n0')
-        operator = Operator(kube, bmcs_per_pod=1)
+        operator = shards_case.Operator(kube, bmcs_per_pod=1)
         operator.settle()
         for name, expected in (('n1', (0, 1)), ('n2', (0, 2))):
             old = next(iter(slots(kube)))
@@ -493,7 +282,7 @@ class ShardsTestCase(base.BaseTestCase):
         # So does the next operator, with the record of the former one.
         kube.remove('VirtualMachineBMC', 'lab', 'n2')
         kube.add(body('n0'))
-        operator = Operator(kube, bmcs_per_pod=1)
+        operator = shards_case.Operator(kube, bmcs_per_pod=1)
         operator.settle()
         self.assertEqual({'n0': (0, 0)}, slots(kube))
         kube.remove('VirtualMachineBMC', 'lab', 'n0')
@@ -506,7 +295,7 @@ class ShardsTestCase(base.BaseTestCase):
 
     def test_rest_does_not_fill_a_pod(self):
         kube = cluster_with('n0')
-        operator = Operator(kube)
+        operator = shards_case.Operator(kube)
         shard = operator.shards._shard('lab', 0)
         for slot in range(placement.SLOTS):
             operator.shards._rest(shard, slot)
@@ -515,7 +304,7 @@ class ShardsTestCase(base.BaseTestCase):
 
     def test_deleted_record_is_made_again_as_it_was(self):
         kube = cluster_with('n0', 'n1')
-        operator = Operator(kube)
+        operator = shards_case.Operator(kube)
         operator.settle()
         name = naming.shared(0)
         gone = kube.objects['ConfigMap', 'lab', name]
@@ -527,7 +316,7 @@ class ShardsTestCase(base.BaseTestCase):
 
     def test_bmc_that_is_back_is_found_in_the_report(self):
         kube = cluster_with('n0')
-        operator = Operator(kube)
+        operator = shards_case.Operator(kube)
         operator.settle()
         key, bmc = ('lab', 'n0'), spec.read(
             kube.objects['VirtualMachineBMC', 'lab', 'n0'])
@@ -542,21 +331,22 @@ class ShardsTestCase(base.BaseTestCase):
 
     def test_upgrade_replaces_pod_after_pod(self):
         kube = cluster_with(*NODES)
-        Operator(kube, image='a:1').settle()
+        shards_case.Operator(kube, image='a:1').settle()
 
         def images():
             return sorted(
                 obj['spec']['template']['spec']['containers'][0]['image']
                 for obj in kube.list('Deployment'))
         self.assertEqual(['a:1', 'a:1'], images())
-        operator = Operator(kube, image='a:2', max_unavailable=1)
+        operator = shards_case.Operator(kube, image='a:2', max_unavailable=1)
         operator._do(operator.shards.reconcile(('lab', 0)))
         # The controller of Deployments stops the pod.
         stopped = kube.objects['Deployment', 'lab', naming.shared(0)]
         stopped['status'] = {}
         stopped['metadata']['resourceVersion'] = str(next(kube._count))
         # The next operator knows which pod it has to wait for.
-        for one in operator, Operator(kube, image='a:2', max_unavailable=1):
+        for one in operator, shards_case.Operator(
+                kube, image='a:2', max_unavailable=1):
             one.sync()
             one.shards._read_deployment(one.shards._shards['lab'][0])
             one._do(one.shards.reconcile(('lab', 1)))
@@ -570,13 +360,13 @@ class ShardsTestCase(base.BaseTestCase):
 
     def test_upgrade_recreates_a_deployment_with_another_selector(self):
         kube = cluster_with('n0')
-        Operator(kube, image='a:1').settle()
+        shards_case.Operator(kube, image='a:1').settle()
         name = naming.shared(0)
         # A selector is immutable, so the Deployment has to be recreated.
         kube.change('Deployment', 'lab', name, lambda obj: obj['spec'].update(
             selector={'matchLabels': {'app': 'of-another-version'}}))
         before = kube.objects['Deployment', 'lab', name]['metadata']['uid']
-        Operator(kube, image='a:2').settle()
+        shards_case.Operator(kube, image='a:2').settle()
         deployment = kube.objects['Deployment', 'lab', name]
         self.assertNotEqual(before, deployment['metadata']['uid'])
         template = deployment['spec']['template']
@@ -585,116 +375,9 @@ class ShardsTestCase(base.BaseTestCase):
             deployment['spec']['selector']['matchLabels'].items(),
             template['metadata']['labels'].items())
 
-    def test_rights_are_those_to_the_vms_of_the_members(self):
-        self.useFixture(fixtures.MockPatchObject(
-            shard_manifests, '_SLOTS_PER_ROLE', 1))
-        kube = cluster_with(*NODES)
-        operator = Operator(kube)
-        operator.settle()
-        first, second = (f'{naming.shared(0)}-vms-{number}'
-                         for number in (0, 1))
-        self.assertEqual(
-            {first: {'n0'}, second: {'n1'},
-             naming.shared(1) + '-vms-0': {'n2'}}, granted(kube))
-        self.assertEqual(
-            {one: {naming.shared(naming.shard_number(one))}
-             for one in granted(kube)}, bound(kube))
-        # They go with the BMC, also while no operator runs.
-        kube.remove('VirtualMachineBMC', 'lab', 'n0')
-        operator.shards.release(('lab', 'n0'))
-        operator.settle()
-        self.assertNotIn(first, granted(kube))
-        self.assertNotIn(first, bound(kube))
-        kube.remove('VirtualMachineBMC', 'lab', 'n1')
-        Operator(kube).settle()
-        self.assertEqual([{'n2'}], list(granted(kube).values()))
-
-    def test_next_operator_keeps_the_rights(self):
-        kube = cluster_with('n0', 'n1')
-        Operator(kube).settle()
-        roles = kube.list('Role')
-        # Rights to this Secret come with the next entry.
-        kube.change('VirtualMachineBMC', 'lab', 'n0', harness.set_spec(
-            authSecretRef={'name': 'other'}))
-        operator = Operator(kube)
-        operator._do(operator.shards.reconcile(('lab', 0)))
-        self.assertEqual([{'n0', 'n1'}], list(granted(kube).values()))
-        self.assertEqual(roles, kube.list('Role'))
-
-    def test_forged_record_gives_no_rights_to_secrets(self):
-        kube = cluster_with('n0')
-        Operator(kube).settle()
-        text = json.loads(records(kube)['lab', 0]['n0'])
-        text['auth']['secret'] = 'other'
-        text['options'][config_map.CA_CONFIG_MAP] = 'other'
-        for forged in text, {**text, 'auth': 'x', 'redfish': ['x']}:
-            kube.change('ConfigMap', 'lab', naming.shared(0), lambda obj:
-                        obj['data'].update(n0=json.dumps(forged)))
-            operator = Operator(kube)
-            operator._do(operator.shards.reconcile(('lab', 0)))
-            self.assertNotIn('other', set().union(*(
-                shard_manifests.granted(one, plural)
-                for one in kube.list('Role')
-                for plural in ('secrets', 'configmaps'))))
-
-    def test_rights_come_before_the_entry(self):
-        kube = cluster_with('n0', 'n1')
-        operator = Operator(kube)
-
-        def reconcile(name):
-            return operator.reconciler.reconcile(('lab', name))
-
-        def entered():
-            return {name for name, text in records(kube)['lab', 0].items()
-                    if 'auth' in json.loads(text)}
-
-        for name in 'n0', 'n1':
-            operator._do(reconcile(name))
-        operator._do(operator.shards.reconcile(('lab', 0)))
-        operator.sync()
-        operator._do(reconcile('n0'))
-        ensure = operator.shards._cluster.ensure
-
-        async def enter_meanwhile(shard, wanted, *more):
-            made = await ensure(shard, wanted, *more)
-            if wanted['kind'] == 'RoleBinding':
-                await reconcile('n1')
-            return made
-
-        with mock.patch.object(
-                operator.shards._cluster, 'ensure', enter_meanwhile):
-            operator._do(operator.shards.reconcile(('lab', 0)))
-        self.assertEqual({'n0'}, entered())
-        self.assertEqual([{'n0'}], list(granted(kube).values()))
-        operator._do(operator.shards.reconcile(('lab', 0)))
-        self.assertEqual({'n0', 'n1'}, entered())
-        self.assertEqual([{'n0', 'n1'}], list(granted(kube).values()))
-
-    def test_no_rights_to_a_foreign_state(self):
-        kube = cluster_with('n0', 'n1')
-        operator = Operator(kube)
-        operator.settle()
-        state = 'Secret', 'lab', 'n0-bmc-state'
-        ours = kube.objects[state]
-        labels = ours['metadata'].pop('labels')
-        kube.change(*state, lambda obj: None)
-        operator.settle()
-        self.assertEqual([{'n1'}], list(granted(kube).values()))
-        self.assertEqual(('False', 'NameTaken'),
-                         harness.conditions(kube, 'n0')['Ready'])
-        kube.change(*state, lambda obj: obj['metadata'].update(labels=labels))
-        operator.settle()
-        self.assertEqual([{'n0', 'n1'}], list(granted(kube).values()))
-        # Also while the BMC waits for a pod of its own.
-        kube.change(*state, lambda obj: obj['metadata'].pop('labels'))
-        kube.change('VirtualMachineBMC', 'lab', 'n0',
-                    harness.set_spec(placement='PerVM'))
-        operator.settle()
-        self.assertEqual([{'n1'}], list(granted(kube).values()))
-
     def test_hosts_of_the_cluster_replace_no_pod(self):
         kube = cluster_with('n0')
-        operator = Operator(kube, cluster_hosts=('10.96.0.0/12',))
+        operator = shards_case.Operator(kube, cluster_hosts=('10.96.0.0/12',))
         operator.settle()
         pod = 'Deployment', 'lab', naming.shared(0)
         before = records(kube), kube.objects[pod]['spec']
@@ -707,33 +390,3 @@ class ShardsTestCase(base.BaseTestCase):
                     'cluster-hosts.txt'].split())
             self.assertEqual(before, (records(kube),
                                       kube.objects[pod]['spec']))
-
-    def test_foreign_role_of_its_name_does_not_matter(self):
-        kube = cluster_with('n0')
-        kube.add({'apiVersion': 'rbac.authorization.k8s.io/v1',
-                  'kind': 'Role', 'metadata': {
-                      'namespace': 'lab', 'name': 'n0-virtbmc'}})
-        Operator(kube).settle()
-        self.assertEqual(('True', 'ServiceReady'),
-                         harness.conditions(kube, 'n0')['Ready'])
-
-    def test_withdrawn_permission(self):
-        kube = cluster_with('n0')
-        kube.add(cluster.vm('far', 'vm', allowed='lab'))
-        made = body('away')
-        made['spec']['virtualMachine'] = {'name': 'vm', 'namespace': 'far'}
-        kube.add(made)
-        operator = Operator(kube)
-        operator.settle()
-        self.assertEqual({'n0', 'away'}, set(slots(kube)))
-        binding = 'RoleBinding', 'far', naming.access('away', 'lab', 'far')
-        self.assertEqual(
-            [{'kind': 'ServiceAccount', 'name': naming.shared(0),
-              'namespace': 'lab'}], kube.objects[binding]['subjects'])
-        kube.change('VirtualMachine', 'far', 'vm',
-                    harness.set_annotations({}))
-        operator.settle()
-        self.assertNotIn(binding, kube.objects)
-        self.assertEqual({'n0'}, set(slots(kube)))
-        self.assertEqual(('False', 'ReferenceNotPermitted'),
-                         harness.conditions(kube, 'away')['Ready'])
