@@ -1,209 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-import gzip
-import io
-import lzma
-import os
-
 import fixtures
-import werkzeug.test
 
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.machine import media
-from tests.unit.redfish import base
 from tests.unit.redfish import fakes
+from tests.unit.redfish import media_case
 
-URL = 'http://host/a.iso'
+URL = media_case.URL
 INSERT = '/Actions/VirtualMedia.InsertMedia'
 EJECT = '/Actions/VirtualMedia.EjectMedia'
 
 
-class MediaTestCase(base.RedfishTestCase):
-    """Test case whose ``path`` is that of the CD drive."""
-
-    ROOT = 'Systems'
-
-    def setUp(self):
-        super().setUp()
-        self.path = f'/redfish/v1/{self.ROOT}/{fakes.A}/VirtualMedia/Cd'
-
-    def put_medium(self, **changes):
-        """Put a medium into the drive."""
-        medium = fakes.MEDIUM._replace(**changes)
-        self.machine.media['Cd'] = medium
-        return medium
-
-    def inserted(self):
-        """Return the sources of the inserts."""
-        return [call[2] for call in self.machine.calls
-                if call[0] == 'insert_media']
-
-
-class TestUpload(MediaTestCase):
-
-    CONFIG = {'SUSHY_EMULATOR_KUBEVIRT_MEDIA_UPLOAD_PROXY_URL':
-              'https://proxy'}
-
-    QCOW2 = b'QFI\xfb' + bytes(20) + (2 ** 32).to_bytes(8, 'big')
-
-    def upload(self, *parts, code=202, headers=None, data=None):
-        """Upload a form of (name, file name or None, content)."""
-        if data is None:
-            data = b''
-            for name, file, content in parts:
-                data += (f'--x\r\nContent-Disposition: form-data; '
-                         f'name="{name}"' + (
-                             '' if file is None else f'; filename="{file}"')
-                         + '\r\n\r\n').encode() + content + b'\r\n'
-            data += b'--x--\r\n'
-        answer = self.client.post(
-            self.path + '/Upload', data=data, headers=headers,
-            content_type='multipart/form-data; boundary=x')
-        self.assertEqual(code, answer.status_code, answer.text)
-        if code >= 400:
-            self.check_error(answer)
-        return answer
-
-    def uploaded(self):
-        """Return (name, size, content, write-protected) of each upload."""
-        return [(call[2], call[3].bytes, *call[4:])
-                for call in self.machine.calls if call[0] == 'upload_media']
-
-    def test_uri(self):
-        self.assertEqual({'SushyKubevirt': {
-            'MultipartHttpPushUri': self.path + '/Upload'}},
-            self.get()['Oem'])
-
-    def test_image(self):
-        answer = self.upload(('ImageFile', 'a.iso', b'content'))
-        self.assertIn('/TaskMonitors/', answer.headers['Location'])
-        [(name, size, content, protected)] = self.uploaded()
-        self.assertEqual(('a.iso', b'content', True),
-                         (name, content, protected))
-        # The Content-Length of the form.
-        self.assertTrue(7 < size < 200)
-        body = self.get()
-        self.assertEqual(
-            '/redfish/v1/TaskService/Tasks/attempt-1',
-            body['Oem']['SushyKubevirt']['Task']['@odata.id'])
-        self.assertEqual('upload:a.iso', body['Image'])
-        self.assertEqual('Applet', body['ConnectedVia'])
-        self.assertEqual('Upload', body['TransferMethod'])
-        self.assertIsNone(body['TransferProtocolType'])
-
-    def test_parameters(self):
-        for file in (None, 'blob'):
-            self.upload(
-                ('InsertParameters', file,
-                 b'{"Size": 5000, "WriteProtected": false}'),
-                ('ImageFile', 'a.iso', b'content'))
-            self.assertEqual(('a.iso', 5000, b'content', False),
-                             self.uploaded()[-1])
-
-    def test_size_of_the_disk(self):
-        self.upload(('ImageFile', 'a', self.QCOW2))
-        self.assertEqual(2 ** 32, self.uploaded()[-1][1])
-        answer = self.upload(('ImageFile', 'a.gz', b'\x1f\x8b'), code=400)
-        self.assertIn('as Size in InsertParameters', answer.text)
-        # Also one that is smaller than the file, whose content cannot be
-        # compressed.
-        content = os.urandom(5000)
-        for size, packed in (
-                (5000, gzip.compress(content)), (5000, lzma.compress(content)),
-                (9000, b'\x1f\x8b'), (2, b'\x1f\x8b')):
-            self.upload(('InsertParameters', None, b'{"Size": %d}' % size),
-                        ('ImageFile', 'a.gz', packed))
-            self.assertEqual(size, self.uploaded()[-1][1])
-
-    def test_content_like_a_boundary(self):
-        content = (b'\r\n--x' + b'y' * 70000 + b'\r\n\r\n--') * 3
-        self.upload(('ImageFile', 'a', content))
-        self.assertEqual(content, self.uploaded()[-1][2])
-
-    def test_invalid_forms(self):
-        image = ('ImageFile', 'a', b'c')
-        for parts in (
-                [], [('Other', None, b'')], [('ImageFile', None, b'c')],
-                [('ImageFile', '', b'c')], [('ImageFile', 'x' * 256, b'c')],
-                [('ImageFile', 'a', b'')],
-                [image, ('InsertParameters', None, b'{}')],
-                *([('InsertParameters', None, text), image] for text in (
-                    b'', b'[]', b'{', b'{"Size": 0}', b'{"Size": true}',
-                    b'{"Size": "1"}', b'{"Image": "x"}',
-                    b'{"Size": 9999999999999999999}', b' ' * 2 ** 17))):
-            self.upload(*parts, code=400)
-        for data in (b'x', b'--x\r\n', b'--x\r\n\r\n\r\n--x--',
-                     b'--x\r\nContent-Disposition: form-data; '
-                     b'name="ImageFile"; filename="\xff"\r\n\r\nc\r\n--x--',
-                     b'--x\r\nA: ' + b'y' * 2 ** 18,
-                     b'--x\r\nContent-Disposition: form-data; '
-                     b'name="ImageFile"; filename="a"\r\n\r\nc'):
-            self.upload(data=data, code=400)
-        self.assertEqual([], self.uploaded())
-
-    def test_other_requests(self):
-        environ = werkzeug.test.EnvironBuilder(
-            self.path + '/Upload', method='POST',
-            content_type='multipart/form-data; boundary=x').get_environ()
-        del environ['CONTENT_LENGTH']
-        self.assertEqual('411 LENGTH REQUIRED',
-                         werkzeug.test.run_wsgi_app(self.app, environ)[1])
-        self.send('POST', '/Upload', {}, 415)
-        answer = self.client.post(self.path + '/Upload', data=b'x',
-                                  content_type='multipart/form-data')
-        self.assertEqual(415, answer.status_code)
-        self.upload(('ImageFile', 'a', b'c'), code=403,
-                    headers={'Sec-Fetch-Site': 'same-site'})
-        for origin in 'http://other', 'null', 'http://localhost:1':
-            self.upload(('ImageFile', 'a', b'c'), code=403,
-                        headers={'Origin': origin})
-        for headers in ({'Origin': 'http://localhost'}, {
-                'Origin': 'http://proxy', 'X-Auth-Token': 'x'}):
-            self.upload(('ImageFile', 'a', b'c'), headers=headers)
-        self.machine.fails = errors.Unsupported('no proxy')
-        self.upload(data=b'x', code=501)
-
-    def test_counts_while_the_body_is_read(self):
-        uploads = self.app.sushy_kubevirt.services.uploads
-        owner = ':127.0.0.1'
-        for _ in range(uploads.share - 1):
-            self.addCleanup(uploads.take(owner).close)
-
-        class Body(io.BytesIO):
-            def readinto(body, buffer):
-                answers.append(self.upload(data=b'x', code=503))
-                # Others have some left.
-                uploads.take('other').close()
-                return super().readinto(buffer)
-
-        for _ in range(2):      # the second one after the end of the first
-            answers = []
-            answer = self.client.post(
-                self.path + '/Upload', input_stream=Body(b'x'),
-                content_length=1,
-                content_type='multipart/form-data; boundary=x')
-            self.assertEqual(400, answer.status_code, answer.text)
-            self.assertIn('Retry-After', answers[0].headers)
-
-    def test_url_of_an_upload_is_no_source(self):
-        self.upload(('ImageFile', 'a', b'c'))
-        self.send('PATCH', '', {'TransferProtocolType': 'HTTP'}, 400)
-
-
-class TestUploadBelowManager(TestUpload):
-
-    ROOT = 'Managers'
-
-
-class TestWithoutWebPage(MediaTestCase):
-
-    CONFIG = {**TestUpload.CONFIG, 'SUSHY_EMULATOR_KUBEVIRT_WEB_PAGE': False}
-
-    def test_accepts_no_uploads(self):
-        self.assertNotIn('Oem', self.get())
-        self.send('POST', '/Upload', None, 404)
-
-
-class TestSystems(MediaTestCase):
+class TestSystems(media_case.MediaTestCase):
 
     def test_collection(self):
         above = self.path.rpartition('/')[0]
@@ -319,7 +127,7 @@ class TestManagers(TestSystems):
     ROOT = 'Managers'
 
 
-class TestInsert(MediaTestCase):
+class TestInsert(media_case.MediaTestCase):
 
     def test_insert_with_image_only(self):
         self.send('POST', INSERT, {'Image': URL}, 204)
@@ -494,7 +302,7 @@ class TestInsert(MediaTestCase):
         self.assertEqual([('eject_media', 'Cd')] * 3, self.machine.calls)
 
 
-class TestPatch(MediaTestCase):
+class TestPatch(media_case.MediaTestCase):
 
     def test_insert(self):
         self.send('PATCH', '', {'Image': URL, 'Inserted': True,
@@ -569,82 +377,3 @@ class TestPatch(MediaTestCase):
         self.assertTrue(self.get()['Inserted'])
         self.send('POST', EJECT, {}, 204)
         self.assertFalse(self.get()['Inserted'])
-
-
-class TestTasks(MediaTestCase):
-
-    SERVICE = '/redfish/v1/TaskService'
-    TASK = SERVICE + '/Tasks/attempt-1'
-    MONITOR = SERVICE + '/TaskMonitors/attempt-1'
-
-    def test_service(self):
-        body = self.get(path=self.SERVICE)
-        self.assertTrue(body['ServiceEnabled'])
-        self.assertEqual(self.SERVICE + '/Tasks', body['Tasks']['@odata.id'])
-        answer = self.client.patch(self.SERVICE, json={
-            'ServiceEnabled': False})
-        self.assertEqual(400, answer.status_code)
-
-    def test_no_tasks_without_import(self):
-        self.assertEqual([], self.get(path=self.SERVICE + '/Tasks')[
-            'Members'])
-        for path in self.TASK, self.MONITOR, self.SERVICE + '/Tasks/42':
-            self.get(path=path, code=404)
-            self.assertEqual(404, self.client.delete(
-                path if path[-1] != '2' else self.TASK).status_code)
-
-    def test_running_task(self):
-        self.put_medium()
-        self.assertEqual(
-            [{'@odata.id': self.TASK}],
-            self.get(path=self.SERVICE + '/Tasks')['Members'])
-        body = self.get(path=self.TASK)
-        self.assertEqual(('Running', 'OK', 41), (
-            body['TaskState'], body['TaskStatus'], body['PercentComplete']))
-        self.assertEqual(self.MONITOR, body['TaskMonitor'])
-        self.assertEqual('2026-01-02T03:04:05.000Z', body['StartTime'])
-        answer = self.client.get(self.MONITOR)
-        self.assertEqual(202, answer.status_code)
-        self.assertEqual(self.MONITOR, answer.headers['Location'])
-        self.assertEqual('Running', answer.json['TaskState'])
-
-    def test_completed_and_failed_tasks(self):
-        self.put_medium(state=media.State.READY)
-        body = self.get(path=self.TASK)
-        self.assertEqual(('Completed', 100), (
-            body['TaskState'], body['PercentComplete']))
-        self.assertEqual(204, self.client.get(self.MONITOR).status_code)
-        self.put_medium(state=media.State.READY, pending_restart=True)
-        self.assertEqual(200, self.client.get(self.MONITOR).status_code)
-        self.put_medium(state=media.State.FAILED, reason='Error',
-                        message='no')
-        body = self.get(path=self.TASK)
-        self.assertEqual(('Exception', 'Critical'), (
-            body['TaskState'], body['TaskStatus']))
-        answer = self.client.get(self.MONITOR)
-        self.assertEqual(400, answer.status_code)
-        self.check_error(answer)
-
-    def test_waiting_task(self):
-        self.put_medium(state=media.State.WAITING, progress=None)
-        body = self.get(path=self.TASK)
-        self.assertEqual(('Starting', 0), (
-            body['TaskState'], body['PercentComplete']))
-
-    def test_delete_cancels_import(self):
-        for path in self.TASK, self.MONITOR:
-            for state in media.State.IMPORTING, media.State.FAILED:
-                self.put_medium(state=state)
-                self.assertEqual(204, self.client.delete(path).status_code)
-                self.assertIsNone(self.machine.medium('Cd'))
-                self.assertEqual(404, self.client.get(path).status_code)
-            self.put_medium(state=media.State.READY)
-            self.assertEqual(409, self.client.delete(path).status_code)
-
-    def test_task_omits_query_of_url(self):
-        self.put_medium(url=URL + '?signature=s3cret')
-        self.assertNotIn('s3cret', self.client.get(self.TASK).text)
-
-    def test_task_of_http_boot(self):
-        self.machine.media['HttpBoot'] = fakes.MEDIUM
-        self.assertIn('HttpBoot', self.get(path=self.TASK)['Description'])
