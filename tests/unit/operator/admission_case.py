@@ -97,3 +97,16 @@ class AdmissionTestCase(base.BaseTestCase):
         else:
             self.assertEqual(1, len(found))
             self.assertIn(expected, found[0])
+
+    def assert_each(self, policy, denial, rows, **request):
+        """Check which objects a policy denies.
+
+        :param denial: part of it
+        :param rows: (object, that before or None, whether it is admitted)
+        :param request: of the admission review
+        """
+        for obj, old, allowed in rows:
+            with self.subTest(obj=obj, old=old):
+                self.assert_denied(
+                    None if allowed else denial,
+                    self.denials(policy, obj, old, request=request))

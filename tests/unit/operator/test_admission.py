@@ -218,18 +218,12 @@ class AdmissionTestCase(admission_case.AdmissionTestCase):
                 'virtbmc-datavolumes', new, old))
 
     def test_types_of_secrets(self):
-        for type_, allowed in (
-                (stored_names.IMAGE_SERVER, True), ('Opaque', False),
-                ('kubernetes.io/service-account-token', False)):
-            with self.subTest(type=type_):
-                self.assert_denied(
-                    None if allowed else 'only Secrets of type',
-                    self.denials('virtbmc-secrets', {'type': type_}))
-        for key, allowed in (('secretKey', True), ('kubeconfig', False)):
-            self.assert_denied(
-                None if allowed else 'only Secrets of type',
-                self.denials('virtbmc-secrets', {
-                    'type': stored_names.IMAGE_SERVER, 'data': {key: 'YQ=='}}))
+        ours = {'type': stored_names.IMAGE_SERVER}
+        self.assert_each('virtbmc-secrets', 'only Secrets of type', (
+            (ours, None, True), ({'type': 'Opaque'}, None, False),
+            ({'type': 'kubernetes.io/service-account-token'}, None, False),
+            ({**ours, 'data': {'secretKey': 'YQ=='}}, None, True),
+            ({**ours, 'data': {'kubeconfig': 'YQ=='}}, None, False)))
 
     def test_metadata_of_objects(self):
         for plural, old, new, expected in METADATA:
@@ -240,12 +234,10 @@ class AdmissionTestCase(admission_case.AdmissionTestCase):
                     request={'resource': {'resource': plural}}))
 
     def test_config_maps(self):
-        for name, fields, allowed in CONFIG_MAPS:
-            with self.subTest(name=name, fields=fields):
-                self.assert_denied(
-                    None if allowed else 'only ConfigMaps with certificates',
-                    self.denials('virtbmc-configmaps', {
-                        'metadata': {'name': name}, **fields}))
+        self.assert_each(
+            'virtbmc-configmaps', 'only ConfigMaps with certificates', (
+                ({'metadata': {'name': name}, **fields}, None, allowed)
+                for name, fields, allowed in CONFIG_MAPS))
 
     def test_events_of_own_vm_only(self):
         about = {'kind': 'VirtualMachine', 'name': 'vm', 'namespace': 'lab'}

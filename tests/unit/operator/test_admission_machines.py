@@ -566,9 +566,6 @@ class MachinesTestCase(admission_case.AdmissionTestCase):
                     self.denials('virtbmc-virtualmachines-status', new, old))
 
     def test_changes_of_virtual_machine_instances(self):
-        for new, allowed in INSTANCES:
-            with self.subTest(new=new):
-                self.assert_denied(
-                    None if allowed else 'only the annotation',
-                    self.denials('virtbmc-virtualmachineinstances', new,
-                                 vmi()))
+        self.assert_each(
+            'virtbmc-virtualmachineinstances', 'only the annotation',
+            ((new, vmi(), allowed) for new, allowed in INSTANCES))

@@ -187,27 +187,24 @@ class OperatorTestCase(admission_case.AdmissionTestCase):
             owned(bare, {**owner, **other}) for other in (
                 {'controller': False}, {'kind': 'VirtualMachine'},
                 {'apiVersion': 'bmc.kubevirt.io.example.test/v1'})))
-        for obj, old, allowed in (
-                (ours, None, True), (ours, ours, True), (None, ours, True),
-                (theirs, None, False), (bare, None, False),
-                (theirs, ours, False), (bare, ours, False),
-                # A ConfigMap with the users of a cluster.
-                (ours, theirs, False), (ours, bare, False),
-                (None, theirs, False), (None, bare, False),
-                *((obj, old, True) for old in unlabelled
-                  for obj in (None, old, owned(ours, owner))),
-                *((obj, None, False) for obj in unlabelled),
-                # The operator cannot make an object of others its own.
-                *((obj, old, False) for old in (bare, theirs, *strange)
-                  for obj in (None, old, owned(ours, owner),
-                              owned(old, owner))),
-                *((bare, old, False) for old in unlabelled)):
-            with self.subTest(obj=obj, old=old):
-                self.assert_denied(
-                    None if allowed else 'only objects with its label',
-                    self.denials('virtbmc-operator-objects', obj, old,
-                                 request={'resource': {
-                                     'resource': 'configmaps'}}))
+        rows = (
+            (ours, None, True), (ours, ours, True), (None, ours, True),
+            (theirs, None, False), (bare, None, False),
+            (theirs, ours, False), (bare, ours, False),
+            # A ConfigMap with the users of a cluster.
+            (ours, theirs, False), (ours, bare, False),
+            (None, theirs, False), (None, bare, False),
+            *((obj, old, True) for old in unlabelled
+              for obj in (None, old, owned(ours, owner))),
+            *((obj, None, False) for obj in unlabelled),
+            # The operator cannot make an object of others its own.
+            *((obj, old, False) for old in (bare, theirs, *strange)
+              for obj in (None, old, owned(ours, owner),
+                          owned(old, owner))),
+            *((bare, old, False) for old in unlabelled))
+        self.assert_each('virtbmc-operator-objects',
+                         'only objects with its label', rows,
+                         resource={'resource': 'configmaps'})
 
     def test_clients_that_the_operator_can_lead_elsewhere(self):
         service = network.service(bodies.bmc())
@@ -216,39 +213,33 @@ class OperatorTestCase(admission_case.AdmissionTestCase):
             **service['spec'], 'externalIPs': ['192.0.2.1']}}
         other = {**service, 'spec': {
             **service['spec'], 'selector': {'app': 'a'}}}
-
-        def denials(plural, obj, old):
-            return self.denials('virtbmc-operator-objects', obj, old,
-                                request={'resource': {'resource': plural}})
-        for obj, old, allowed in (
-                (service, None, True), (external, external, True),
-                (service, external, True), (None, service, True),
-                (external, None, False), (external, service, False),
-                ({**service, 'spec': {'selector': {'app': 'a'}}}, None,
-                 False),
-                ({**service, 'spec': {'type': 'ExternalName'}}, None, False),
-                # The first write of a repair leaves the spec of others.
-                (other, other, True), (service, other, True),
-                (other, None, False), (other, service, False),
-                ({**other, 'spec': {**other['spec'], 'type': 'NodePort'}},
-                 other, False)):
-            with self.subTest(obj=obj, old=old):
-                self.assert_denied(
-                    None if allowed else 'only Services of pods of BMCs',
-                    denials('services', obj, old))
+        rows = (
+            (service, None, True), (external, external, True),
+            (service, external, True), (None, service, True),
+            (external, None, False), (external, service, False),
+            ({**service, 'spec': {'selector': {'app': 'a'}}}, None,
+             False),
+            ({**service, 'spec': {'type': 'ExternalName'}}, None, False),
+            # The first write of a repair leaves the spec of others.
+            (other, other, True), (service, other, True),
+            (other, None, False), (other, service, False),
+            ({**other, 'spec': {**other['spec'], 'type': 'NodePort'}},
+             other, False))
+        self.assert_each('virtbmc-operator-objects',
+                         'only Services of pods of BMCs', rows,
+                         resource={'resource': 'services'})
         closed, everything, theirs = ({**shared, 'spec': {
             'podSelector': selector}} for selector in (
                 shared['spec']['podSelector'], {},
                 {'matchLabels': {'app': 'a'}}))
-        for obj, old, allowed in (
-                (closed, None, True), (everything, None, False),
-                (theirs, None, False), (everything, closed, False),
-                (theirs, everything, False), (closed, everything, True),
-                (everything, everything, True), (theirs, theirs, True)):
-            with self.subTest(obj=obj, old=old):
-                self.assert_denied(
-                    None if allowed else 'only NetworkPolicies of pods of',
-                    denials('networkpolicies', obj, old))
+        rows = (
+            (closed, None, True), (everything, None, False),
+            (theirs, None, False), (everything, closed, False),
+            (theirs, everything, False), (closed, everything, True),
+            (everything, everything, True), (theirs, theirs, True))
+        self.assert_each('virtbmc-operator-objects',
+                         'only NetworkPolicies of pods of', rows,
+                         resource={'resource': 'networkpolicies'})
 
     def test_machines_that_the_operator_changes(self):
         def denials(old, new):
