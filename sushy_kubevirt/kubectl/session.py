@@ -122,8 +122,8 @@ def serialized(value: object, form: str) -> str:
     """Write a value as ``json`` or ``yaml``."""
     if form == 'json':
         return json.dumps(value, indent=4)
-    import yaml
-    return yaml.safe_dump(value, sort_keys=False).rstrip('\n')
+    from sushy_kubevirt.kube import yaml_writer
+    return yaml_writer.dump([value]).rstrip('\n')
 
 
 def add_name(parser: argparse.ArgumentParser) -> None:

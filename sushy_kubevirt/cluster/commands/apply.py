@@ -52,6 +52,6 @@ class Apply(base.Lister):
         """Print manifests, which are not a table."""
         if not parsed_args.output:
             return super().produce_output(parsed_args, column_names, data)
-        import yaml
-        yaml.safe_dump_all(data, self.app.stdout, sort_keys=False)
+        from sushy_kubevirt.kube import yaml_writer
+        self.app.stdout.write(yaml_writer.dump(data))
         return 0

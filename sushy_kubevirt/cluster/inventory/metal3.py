@@ -41,16 +41,16 @@ def documents(declared: list[nodes.Wanted], owner: str,
     :returns: YAML
     :raises: `problems.Unsuitable` with nodes that Metal3 cannot switch
     """
-    import yaml
+    from sushy_kubevirt.kube import yaml_writer
     for wanted in declared:
         if wanted.node.outlet:
             raise problems.Unsuitable(
                 f'{wanted.node.name} has the ironic_driver snmp, but Metal3 '
                 'manages hosts by Redfish or IPMI')
     namespace = owner.partition('/')[0]
-    return yaml.safe_dump_all(
+    return yaml_writer.dump(
         [make_object(wanted, namespace) for wanted in declared],
-        sort_keys=False, explicit_start=True)
+        explicit_start=True)
 
 
 def secret_name(node: str) -> str:

@@ -66,6 +66,13 @@ class CreateTestCase(kubectl_case.KubectlCase):
         self.assertEqual('box-bmc', yaml.safe_load(text)['spec'][
             'authSecret']['name'])
 
+    def test_dry_run_of_a_name_that_looks_like_a_number(self):
+        self.kubectl.apply(self.plugin(
+            'create', '1e5', '--secret', 'y', '--dry-run=client',
+            '-o', 'yaml'))
+        self.assertEqual('y', self.kubectl.get('vmbmc', '1e5')['spec'][
+            'authSecret']['name'])
+
     def test_says_why_it_is_not_ready(self):
         text = self.refusal('create', 'no-such-vm', '--timeout', '3')
         self.assertIn('is not ready after 3 s: VirtualMachineNotFound', text)

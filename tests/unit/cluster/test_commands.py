@@ -121,6 +121,13 @@ class KubernetesTestCase(commands_case.CommandsTestCase):
             [one['kind'] for one in found])
         self.assertEqual([], self.api.calls)
 
+    def test_manifests_with_a_hash_that_looks_like_a_number(self):
+        self.useFixture(fixtures.MonkeyPatch(
+            'sushy_kubevirt.cluster.identity.hash_of',
+            lambda value: '12345678901234e5'))
+        self.assertIn(": '12345678901234e5'\n", self.run_command(
+            'apply', self.file(), '--output', 'yaml'))
+
     def test_switch(self):
         path = self.file()
         content = yaml.safe_load(pathlib.Path(path).read_text())
