@@ -342,15 +342,16 @@ class ApiTestCase(unittest.IsolatedAsyncioTestCase):
             pauses.append(first * 2 ** tries)
             return 0
 
-        async with self.watching() as next_event:
-            await next_event()
-            await next_event()
-            self.server.rule('WATCH', '', (200, b'', None), 6)
-            with mock.patch.object(retry, 'pause', pause):
+        # Before the first watch, which a thread opens after the two events.
+        self.server.rule('WATCH', '', (200, b'', None), 6)
+        with mock.patch.object(retry, 'pause', pause):
+            async with self.watching() as next_event:
+                await next_event()
+                await next_event()
                 pending = asyncio.ensure_future(next_event())
                 await self.opened(7)
-            await self.put('b')
-            self.assertEqual(('ADDED', 'b'), await pending)
+                await self.put('b')
+                self.assertEqual(('ADDED', 'b'), await pending)
         # The first watch that ends is replaced without a delay.
         self.assertEqual(5, len(pauses))
         self.assertGreater(pauses[-1], 8 * pauses[0])
