@@ -42,8 +42,9 @@ RARE = (
 )
 
 #: Modules whose importers take names of them: templates, forms, test clients,
-#: and servers other than `http_server`; what uvicorn compares with, and types
-#: of its annotations; cookies of sessions, and headers that are not ASCII.
+#: and servers other than `http_server`; what uvicorn compares with, its
+#: middleware, and types of its annotations; cookies of sessions, and headers
+#: that are not ASCII.
 NAMES = {
     'flask.templating': (
         'DispatchingJinjaLoader', 'Environment',
@@ -56,6 +57,7 @@ NAMES = {
     'itsdangerous': ('BadSignature', 'URLSafeTimedSerializer'),
     'jinja2': ('BaseLoader', 'FileSystemLoader'),
     'pprint': ('pformat',),
+    'urllib3.filepost': ('_TYPE_FIELDS', 'encode_multipart_formdata'),
     'urllib3.util.ssltransport': ('SSLTransport',),
     'uuid': ('UUID',),
     'uvicorn._types': (
@@ -65,6 +67,9 @@ NAMES = {
         'HTTPResponseBodyEvent', 'HTTPResponseStartEvent', 'HTTPScope',
         'Scope', 'StartResponse', 'WSGIApp', 'WWWScope'),
     'uvicorn.main': ('Server', 'main', 'run'),
+    'uvicorn.middleware.asgi2': ('ASGI2Middleware',),
+    'uvicorn.middleware.proxy_headers': ('ProxyHeadersMiddleware',),
+    'uvicorn.middleware.wsgi': ('WSGIMiddleware',),
     'werkzeug.datastructures.cache_control': (
         'RequestCacheControl', 'ResponseCacheControl'),
     'werkzeug.datastructures.csp': ('ContentSecurityPolicy',),
@@ -102,13 +107,15 @@ def defer() -> None:
     sushy-tools' ``memoize``, which needs tenacity, sqlite3 and pickle: it
     keeps drivers that no view of this project uses.
     pycryptodomex uses ctypes where there is no cffi: 2 MiB and a parser of C
-    less, and encrypting is no slower.
+    less, and encrypting is no slower. The API server is not asked for
+    responses that ``backports.zstd`` unpacks.
     """
     lazy_modules.load(*RARE, names=NAMES, packages=PACKAGES)
     _replace('flask.cli', AppGroup=_AppGroup)
     _replace('sushy_tools.emulator.memoize', memoize=_memoize)
     # None has the import fail; typeshed does not know it.
-    sys.modules['cffi'] = None      # type: ignore[assignment]
+    for name in 'cffi', 'backports.zstd':
+        sys.modules[name] = None    # type: ignore[assignment]
 
 
 def _replace(name: str, **members: object) -> None:
