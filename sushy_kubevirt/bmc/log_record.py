@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Events as the log of a machine has them."""
+"""Records of events, for the log of a machine and for Redfish."""
 
 from __future__ import annotations
 
 from collections import abc
-import dataclasses
 import hashlib
 import typing
 
@@ -16,9 +15,8 @@ if typing.TYPE_CHECKING:
 _MAX_ARGUMENT = 1000
 
 
-@dataclasses.dataclass(frozen=True)
-class Record:
-    """An event.
+class Record(typing.NamedTuple):
+    """An event. The last four are of Redfish, see `event_record`.
 
     :param id: the same in all processes that see the event
     :param time: ISO 8601, with a time zone
@@ -30,6 +28,11 @@ class Record:
     :param origin: path of the Redfish resource it is about, '' for none
     :param system: namespace/name of the VM, '' for none
     :param uid: of that VM
+    :param type: deprecated EventType, one of `event_record.TYPES`
+    :param resource_type: schema of the resource at ``origin``, such as
+        ``ComputerSystem``
+    :param alias: ``origin`` with the system's UUID, if it is about a system
+    :param number: position in the order of publication; 0 until published
     """
 
     id: str
@@ -42,15 +45,24 @@ class Record:
     origin: str = ''
     system: str = ''
     uid: str = ''
+    type: str = ''
+    resource_type: str = ''
+    alias: str = ''
+    number: int = 0
 
     @property
     def key(self) -> str:
         """The message's key in its registry."""
         return self.message_id.rpartition('.')[2]
 
+    @property
+    def prefix(self) -> str:
+        """Its registry, without the version."""
+        return self.message_id.partition('.')[0]
+
 
 def make(message: event_registry.Message, args: abc.Iterable[object],
-         **fields: str) -> Record:
+         **fields: typing.Any) -> Record:
     """Make the record of a message.
 
     :param args: arguments of the message

@@ -59,6 +59,5 @@ class AccountEvents:
 def _record(change: accounts_.Change) -> event_record.Record | None:
     """Make the event of a change, or None."""
     record = accounts_.record_of(change)
-    return None if record is None else event_record.Record(
-        **vars(record), type=_TYPES[change.action],
-        resource_type='ManagerAccount')
+    return None if record is None else record._replace(
+        type=_TYPES[change.action], resource_type='ManagerAccount')

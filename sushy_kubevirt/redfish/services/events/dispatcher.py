@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import collections
 from collections import abc
-import dataclasses
 import logging
 import threading
 import typing
@@ -111,7 +110,7 @@ class EventDispatcher:
             if not self._started or self._closed:
                 return
             self._number += 1
-            record = dataclasses.replace(record, number=self._number)
+            record = record._replace(number=self._number)
             self._history.append(record)
             if record.message_id == event_registry.MEDIA_FAILED.id:
                 LOG.warning('%s: %s', record.system, record.text)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Event records, and Redfish's Event payload made of them.
+"""Redfish's records of events, with times in UTC, and its Event payload.
 
 See DSP0266, "Eventing", and the schema Event v1.11.
 """
@@ -7,7 +7,6 @@ See DSP0266, "Eventing", and the schema Event v1.11.
 from __future__ import annotations
 
 from collections import abc
-import dataclasses
 import datetime
 import typing
 
@@ -33,27 +32,8 @@ REMOVED = 'ResourceRemoved'
 OTHER = 'Other'
 TYPES = (ALERT, STATUS, UPDATED, ADDED, REMOVED, OTHER)
 
-
-@dataclasses.dataclass(frozen=True)
-class Record(log_record.Record):
-    """An event as Redfish has it, with a time in UTC.
-
-    :param type: deprecated EventType, one of `TYPES`
-    :param resource_type: schema of the resource at ``origin``, such as
-        ``ComputerSystem``
-    :param alias: ``origin`` with the system's UUID, if it is about a system
-    :param number: position in the order of publication; 0 until published
-    """
-
-    type: str = OTHER
-    resource_type: str = ''
-    alias: str = ''
-    number: int = 0
-
-    @property
-    def prefix(self) -> str:
-        """Its registry, without the version."""
-        return self.message_id.partition('.')[0]
+#: An event, whose time is in UTC.
+Record: typing.TypeAlias = log_record.Record
 
 
 def now() -> str:
@@ -83,12 +63,11 @@ def make(message: event_registry.Message, type_: str,
         uid = machine.uid
         alias = origin.replace(system_id.system_path(machine),
                                f'{system_id.SYSTEMS}/{machine.uuid}', 1)
-    record = log_record.make(
+    return log_record.make(
         message, texts, time=time, origin=origin, uid=uid,
         system=machine.qualified_name if machine is not None else '',
-        id=log_record.id_of(uid, message.id, *texts, *(seed or (time,))))
-    return Record(**vars(record), type=type_, resource_type=resource_type,
-                  alias=alias)
+        id=log_record.id_of(uid, message.id, *texts, *(seed or (time,))),
+        type=type_, resource_type=resource_type, alias=alias)
 
 
 def changed(record: Record, args: abc.Iterable[str] = (),
@@ -101,8 +80,8 @@ def changed(record: Record, args: abc.Iterable[str] = (),
     changes: dict[str, typing.Any] = {
         name: log_record.shortened(value)
         for name, value in fields.items() if value}
-    return dataclasses.replace(
-        record, args=tuple(map(log_record.shortened, args)), **changes)
+    return record._replace(
+        args=tuple(map(log_record.shortened, args)), **changes)
 
 
 def event(records: abc.Sequence[Record], context: str,

@@ -2,7 +2,6 @@
 """Queues, batches and failures of deliveries, without HTTP."""
 
 import asyncio
-import dataclasses
 import gc
 import json
 import queue
@@ -90,7 +89,7 @@ class DeliveryTestCase(base.BaseTestCase):
     def record(self, text='', key=event_registry.TEST):
         self.number += 1
         made = event_record.make(key, event_record.OTHER, (text,))
-        return dataclasses.replace(made, number=self.number)
+        return made._replace(number=self.number)
 
     def positions(self):
         """Return the ids of all positions, after what was called before."""
@@ -248,7 +247,7 @@ class DeliveryTestCase(base.BaseTestCase):
         self.subscribe('a')
         self.subscriptions[0] = subscriptions.Subscription(
             'a', 'http://192.0.2.1/a', created=event_record.now())
-        old = dataclasses.replace(self.record('old'), time='2020-01-01')
+        old = self.record('old')._replace(time='2020-01-01')
         self.delivery.refresh([old])
         self.delivery.take(self.record('new'))
         self.assertEqual(('/a', ['new']), self.next_delivery())
