@@ -12,7 +12,6 @@ with ``Continuous`` is a permanent change; a mode with ``Once`` lasts one boot.
 from __future__ import annotations
 
 import copy
-import dataclasses
 import enum
 import typing
 
@@ -117,7 +116,6 @@ def write(change: Change, send: abc.Callable[[], _ResultT]) -> _ResultT:
         return send()
 
 
-@dataclasses.dataclass(eq=False)
 class Change:
     """A change of boot settings, see `changes`. None leaves a setting.
 
@@ -136,17 +134,22 @@ class Change:
         boot options; `errors.WrongState` for HTTP boot in Legacy mode
     """
 
-    machine: protocols.Machine
-    target: Target | None = None
-    enabled: Enabled | None = None
-    mode: Mode | None = None
-    order: abc.Sequence[str] | None = None
-    http_uri: str | None = None
-    media_targets: abc.Sequence[Target] = ()
-    #: Whether a one-time boot may get KubeVirt's reboot policy.
-    terminates: bool = dataclasses.field(default=True, init=False)
-    _id: str = dataclasses.field(
-        default_factory=boot_overrides.new_id, init=False)
+    def __init__(self, machine: protocols.Machine,
+                 target: Target | None = None, enabled: Enabled | None = None,
+                 mode: Mode | None = None,
+                 order: abc.Sequence[str] | None = None,
+                 http_uri: str | None = None,
+                 media_targets: abc.Sequence[Target] = ()) -> None:
+        self.machine = machine
+        self.target = target
+        self.enabled = enabled
+        self.mode = mode
+        self.order = order
+        self.http_uri = http_uri
+        self.media_targets = media_targets
+        #: Whether a one-time boot may get KubeVirt's reboot policy.
+        self.terminates = True
+        self._id = boot_overrides.new_id()
 
     def __call__(self, state: vm_state.VmState) -> None:
         pending = boot_overrides.once(state.vm)

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections import abc
 import contextlib
-import dataclasses
 import hashlib
 import hmac
 import secrets
@@ -40,7 +39,6 @@ _TIMEOUT = 'SessionTimeout'
 _ID_LENGTH = 16
 
 
-@dataclasses.dataclass(eq=False)
 class Session:
     """A session.
 
@@ -48,24 +46,25 @@ class Session:
     :param user: name of the account; any name the client sent if no
         accounts are configured
     :param source: the IP address that opened it
-    :param created: seconds since the epoch
     :param context: text that the client chose, or None
     :param digest: of the token
     :param signature: of the account, '' if no accounts are configured
-    :param used: time of the last use (`time.monotonic`)
-    :param changing: held by a request of the session that changes its account
+    :ivar created: seconds since the epoch
+    :ivar used: time of the last use (`time.monotonic`)
+    :ivar changing: held by a request of the session that changes its account
     """
 
-    id: str
-    user: str
-    source: str
-    created: float
-    context: str | None
-    digest: str = dataclasses.field(repr=False)
-    signature: str = dataclasses.field(repr=False)
-    used: float = dataclasses.field(default_factory=time.monotonic)
-    changing: threading.Lock = dataclasses.field(
-        default_factory=threading.Lock, repr=False)
+    def __init__(self, id: str, user: str, source: str, context: str | None,
+                 digest: str, signature: str) -> None:
+        self.id = id
+        self.user = user
+        self.source = source
+        self.created = time.time()
+        self.context = context
+        self.digest = digest
+        self.signature = signature
+        self.used = time.monotonic()
+        self.changing = threading.Lock()
 
 
 class _State(typing.NamedTuple):
@@ -128,8 +127,8 @@ class Sessions:
         token = secrets.token_urlsafe(32)
         digest = _digest(token)
         session = Session(
-            id=_id(digest), user=user, source=source, created=time.time(),
-            context=context, digest=digest, signature=_signature(account))
+            id=_id(digest), user=user, source=source, context=context,
+            digest=digest, signature=_signature(account))
         # Ends what is not valid any more.
         self.all()
         with self._lock:
