@@ -22,19 +22,19 @@ _TERMINATING = ' because it is being terminated'
 
 #: The message about an object that does not exist, also if a write refers to
 #: it: the namespace of an object, or the Role of a RoleBinding.
-_NO_OBJECT = re.compile('[a-z0-9.-]+ "[^"]*" not found')
+_NO_OBJECT = '[a-z0-9.-]+ "[^"]*" not found'
 
 #: Nesting levels of a response that are parsed; deeper values become null.
 _DEEPEST = 200
 
-_TOKEN = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[][{}]', re.DOTALL)
+_TOKEN = rb'(?s)"[^"\\]*(?:\\.[^"\\]*)*"|[][{}]'
 
 #: The message that refuses to apply a field which its kind does not have, or
 #: that has another type; its status is 500 (kubernetes issues 122480, 139253).
-_UNDECLARED = re.compile('failed to create typed patch object .*: (field not '
-                         'declared in schema|expected )', re.DOTALL)
+_UNDECLARED = ('(?s)failed to create typed patch object .*: (field not '
+               'declared in schema|expected )')
 
-_DENIED = re.compile(r'admission webhook "[^"]*" denied the request: ')
+_DENIED = 'admission webhook "[^"]*" denied the request: '
 
 
 def parse(data: bytes) -> typing.Any:
@@ -56,7 +56,7 @@ def _shallow(data: bytes) -> bytes:
     """Replace values below `_DEEPEST` levels by null, without parsing."""
     kept: list[bytes] = []
     begin = depth = 0
-    for token in _TOKEN.finditer(data):
+    for token in re.finditer(_TOKEN, data):
         if token[0] in (b'[', b'{'):
             depth += 1
             if depth == _DEEPEST:
@@ -138,7 +138,8 @@ def error_from_status(code: int, text: str, retry_after: float | None,
         return errors.AccessDenied(
             f'The account lacks the right to {call}: {text}',
             call.verb, call.resource, call.namespace)
-    if code == 404 and call.name is None and not _NO_OBJECT.match(text):
+    if code == 404 and call.name is None and not re.match(
+            _NO_OBJECT, text):
         return errors.Unavailable(
             f'The API server does not serve {call.resource}: install '
             f'{_provider(call.resource)} ({text})')
@@ -150,9 +151,9 @@ def error_from_status(code: int, text: str, retry_after: float | None,
         return errors.WatchExpired(text)
     if code == 429:
         return errors.TooManyRequests(f'{call}: {text}', retry_after)
-    if code >= 500 and not _UNDECLARED.search(text):
+    if code >= 500 and not re.search(_UNDECLARED, text):
         return errors.ServerError(f'{call}: {text}', retry_after)
-    return errors.Rejected(_DENIED.sub('', text))
+    return errors.Rejected(re.sub(_DENIED, '', text))
 
 
 def _provider(resource: str) -> str:

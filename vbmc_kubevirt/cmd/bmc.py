@@ -82,7 +82,7 @@ SWITCH_SECONDS = 0.0005
 
 # Approximation of Kubernetes' object names.
 _NAME = r'[a-z0-9]([-.a-z0-9]*[a-z0-9])?'
-_VM = re.compile(f'{_NAME}/{_NAME}')
+_VM = f'{_NAME}/{_NAME}'
 
 
 #: Environment variables with the path of Redfish's options.
@@ -159,7 +159,7 @@ def read(environ: abc.Mapping[str, str]) -> ipmi_service.Settings:
                 f"{', '.join(run_strategy.STARTABLE)}, not {strategy!r}")
         values['run_strategy'] = strategy
     vm = environ.get('VIRTBMC_VM', '')
-    if not _VM.fullmatch(vm):
+    if not re.fullmatch(_VM, vm):
         raise Invalid(
             f'VIRTBMC_VM must be namespace/name of a VM, not {vm!r}')
     folder = environ.get('VIRTBMC_AUTH_FOLDER')
@@ -293,7 +293,7 @@ def _shared_pod(environ: abc.Mapping[str, str],
     :param where: 'namespace/name' of the ConfigMap
     :raises: `Invalid`, `errors.ConfigError`
     """
-    if not _VM.fullmatch(where):
+    if not re.fullmatch(_VM, where):
         raise Invalid('VIRTBMC_SHARED must be namespace/name of a ConfigMap, '
                       f'not {where!r}')
     health_port = port(environ, 'VIRTBMC_HEALTH_PORT', HEALTH_PORT)

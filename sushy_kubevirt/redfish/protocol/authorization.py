@@ -52,8 +52,8 @@ _PRIVILEGES = tuple((re.compile(pattern), reads, writes)
 ))
 
 #: What an account may use before it changes its password, if it is its own.
-_BEFORE_PASSWORD_CHANGE = re.compile(
-    r'(AccountService/Accounts|SessionService/Sessions)/[^/]+')
+_BEFORE_PASSWORD_CHANGE = (
+    '(AccountService/Accounts|SessionService/Sessions)/[^/]+')
 
 _PREFIX = '/redfish/v1/'
 
@@ -123,8 +123,8 @@ def _require_password_change(account: account_files.Account, rule: str
 
     :raises: `error_responses.RedfishError`, 403
     """
-    if not _BEFORE_PASSWORD_CHANGE.fullmatch(
-            rule.removeprefix(_PREFIX)) or not _is_own(account):
+    path = rule.removeprefix(_PREFIX)
+    if not re.fullmatch(_BEFORE_PASSWORD_CHANGE, path) or not _is_own(account):
         raise error_responses.RedfishError(
             403, password_change_required(account))
 

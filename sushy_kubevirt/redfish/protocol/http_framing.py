@@ -36,9 +36,9 @@ _REQUEST_LINE = re.compile(
 _FIELD_LINE = re.compile(
     _TOKEN + rb':[\t -~\x80-\xff]*\r\n', re.ASCII)
 _QUOTED = rb'"(?:[\t !#-\[\]-~\x80-\xff]|\\[\t -~\x80-\xff])*"'
-_CHUNK_LINE = re.compile(
+_CHUNK_LINE = (
     rb'([0-9A-Fa-f]{1,16})(?:[ \t]*;[ \t]*' + _TOKEN + rb'(?:[ \t]*=[ \t]*(?:'
-    + _TOKEN + b'|' + _QUOTED + rb'))?)*\r\n', re.ASCII)
+    + _TOKEN + b'|' + _QUOTED + rb'))?)*\r\n')
 
 _HOST = re.compile(
     r'(?P<name>[\w.~-]+|\[(?P<literal>[0-9A-Fa-f:.]+(%25[\w.~-]+)?)\])'
@@ -147,7 +147,7 @@ class ChunkedBody(io.RawIOBase):
         if not self._first and self._stream.read(2) != b'\r\n':
             raise _invalid('a chunk is longer than its size')
         self._first = False
-        match = _CHUNK_LINE.fullmatch(self._line())
+        match = re.fullmatch(_CHUNK_LINE, self._line())
         if match is None:
             raise _invalid('the line before a chunk')
         self._left = int(match[1], 16)

@@ -39,9 +39,8 @@ _DISCARD_SECONDS = 1
 
 _JSON = 'application/json'
 
-_DATE_TIME = re.compile(
-    r'\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d{1,9})?'
-    r'([Zz]|[-+]\d\d:\d\d)', re.ASCII)
+_DATE_TIME = (r'(?a)\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d{1,9})?'
+              r'([Zz]|[-+]\d\d:\d\d)')
 
 _WITHOUT_BODY = ('GET', 'HEAD', 'OPTIONS')
 
@@ -399,7 +398,7 @@ def date_time(text: str) -> datetime.datetime | None:
     :param text: value of a property or parameter
     :returns: in UTC; None if it is invalid
     """
-    if not _DATE_TIME.fullmatch(text):
+    if not re.fullmatch(_DATE_TIME, text):
         return None
     try:
         return datetime.datetime.fromisoformat(text.upper()).astimezone(

@@ -22,10 +22,9 @@ if typing.TYPE_CHECKING:
 #: Where DMTF publishes the schemas.
 PUBLISHED = 'http://redfish.dmtf.org/schemas/v1/'
 
-_VERSIONED = re.compile(r'#([A-Z]\w+)\.(v\d+_\d+_\d+)\b')
-_COLLECTION = re.compile(r'#([A-Z]\w+Collection)\.')
-_CALL = re.compile(
-    r"\b(?:machine_)?collection\(\s*'([A-Z]\w+?)(?:Collection)?'")
+_VERSIONED = r'#([A-Z]\w+)\.(v\d+_\d+_\d+)\b'
+_COLLECTION = r'#([A-Z]\w+Collection)\.'
+_CALL = r"\b(?:machine_)?collection\(\s*'([A-Z]\w+?)(?:Collection)?'"
 
 #: Used in addition to those found in modules: base types, error bodies and
 #: pushed events.
@@ -58,11 +57,11 @@ def used_schemas(modules: tuple[types.ModuleType, ...]
     used: set[tuple[str, str | None]] = set()
     for module in (messages, responses, *modules):
         source = inspect.getsource(module)
-        used.update(_VERSIONED.findall(source))
-        used.update((name, None) for name in _COLLECTION.findall(source))
+        used.update(re.findall(_VERSIONED, source))
+        used.update((name, None) for name in re.findall(_COLLECTION, source))
         used.update((name + 'Collection', None)
-                    for name in _CALL.findall(source))
+                    for name in re.findall(_CALL, source))
         for registry in getattr(module, 'REGISTRIES', ()):
-            used.update(_VERSIONED.findall(
-                registry.document()['@odata.type']))
+            used.update(re.findall(
+                _VERSIONED, registry.document()['@odata.type']))
     return sorted(used, key=lambda schema: (schema[0], schema[1] or ''))

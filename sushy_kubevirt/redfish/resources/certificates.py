@@ -36,8 +36,8 @@ _PEM = 'PEM'
 
 # CertificateUri of ReplaceCertificate: collection, identity, device,
 # certificate.
-_URI = re.compile(r'(/redfish/v1/(?:Systems|Managers))/([^/]+)/VirtualMedia/'
-                  r'([^/]+)/Certificates/([^/]+)/?')
+_URI = ('(/redfish/v1/(?:Systems|Managers))/([^/]+)/VirtualMedia/'
+        '([^/]+)/Certificates/([^/]+)/?')
 
 # X.509 attribute type: property of Redfish's Identifier.
 _NAMES = {'commonName': 'CommonName', 'organizationName': 'Organization',
@@ -274,7 +274,7 @@ def replace() -> flask.Response:
     uri = values['CertificateUri']
     if isinstance(uri, dict):
         uri = uri.get('@odata.id')
-    match = _URI.fullmatch(uri) if isinstance(uri, str) else None
+    match = re.fullmatch(_URI, uri) if isinstance(uri, str) else None
     if match is None:
         raise error_responses.base_error(404, 'ResourceMissingAtURI', uri)
     collection, identity, device, cert_id = match.groups()

@@ -28,8 +28,7 @@ ID = 'Events'
 _CLEAR = 'LogService.ClearLog'
 
 # Origins that are linked to: the system and its media devices.
-_ORIGIN = re.compile(
-    re.escape(resource_paths.SYSTEMS) + '/[^/]+((?:/VirtualMedia/[^/]+)?)')
+_ORIGIN = resource_paths.SYSTEMS + '/[^/]+((?:/VirtualMedia/[^/]+)?)'
 
 
 def _log() -> event_log.Log:
@@ -99,7 +98,7 @@ def entry(machine: machine.Machine, entry: str) -> responses.Json:
 def _entry(machine: machine.Machine, entry: event_log.Entry) -> responses.Json:
     # Another service, with other Ids of systems, may have written the entry.
     # Tasks expire; a link to an expired task would be broken.
-    match = _ORIGIN.fullmatch(entry.origin)
+    match = re.fullmatch(_ORIGIN, entry.origin)
     return {
         '@odata.id': _path(machine, ID, 'Entries', entry.id),
         '@odata.type': '#LogEntry.v1_15_0.LogEntry',

@@ -45,7 +45,7 @@ _SHAPE: payload.Shape = {
 }
 
 # The pattern of DateTimeLocalOffset's schema.
-_OFFSET = re.compile(r'([-+])([01][0-9]):([0-5][0-9])')
+_OFFSET = '([-+])([01][0-9]):([0-5][0-9])'
 
 
 def collection() -> responses.Document:
@@ -89,7 +89,7 @@ def _seconds(text: str) -> float | None:
 
 def _minutes(text: str) -> int | None:
     """Return a UTC offset in minutes; None if invalid."""
-    match = _OFFSET.fullmatch(text)
+    match = re.fullmatch(_OFFSET, text)
     return None if match is None else int(match[1] + '1') * (
         60 * int(match[2]) + int(match[3]))
 

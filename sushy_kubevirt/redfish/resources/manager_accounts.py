@@ -69,7 +69,7 @@ _CONFIGURED: payload.Shape = {
 _REQUIRED = ('UserName', 'Password', 'RoleId')
 
 #: Names that serve as Id unchanged. Numbers are Ids of stored accounts.
-_URL_SAFE = re.compile(r'(?![0-9]+$)[A-Za-z0-9_.-]{1,64}')
+_URL_SAFE = '(?![0-9]+$)[A-Za-z0-9_.-]{1,64}'
 
 _NO_DELETE = {'Allow': 'GET, HEAD, OPTIONS, PATCH'}
 
@@ -121,7 +121,7 @@ def resource_id(account: account_files.Account) -> str:
     :returns: the name if it is usable in a URL, else ``name-`` and the name's
         UTF-8 bytes in hexadecimal
     """
-    if _URL_SAFE.fullmatch(account.name) and account.name.strip('.'):
+    if re.fullmatch(_URL_SAFE, account.name) and account.name.strip('.'):
         return account.name
     return 'name-' + account.name.encode().hex()
 

@@ -60,8 +60,7 @@ _MAX_COST = 16
 #: Key of `keyed_hash`, which makes hashes useless outside of this process.
 _KEY = secrets.token_bytes(32)
 
-_DIGEST = re.compile(
-    r'\$2[aby]\$(\d\d)\$[./A-Za-z0-9]{21}[.Oeu][./A-Za-z0-9]{31}')
+_DIGEST = r'\$2[aby]\$(\d\d)\$[./A-Za-z0-9]{21}[.Oeu][./A-Za-z0-9]{31}'
 
 #: Shortest and longest time in seconds between two checks for changes. A
 #: refused login does not wait for the next one.
@@ -171,7 +170,7 @@ def _line(text: str) -> Account:
     name, _colon, rest = text.partition(':')
     digest, colon, role = rest.partition(':')
     name = _name(name)
-    match = _DIGEST.fullmatch(digest)
+    match = re.fullmatch(_DIGEST, digest)
     if match is None:
         raise Invalid('expected user:digest or user:digest:role with a '
                       'bcrypt digest; make it with: htpasswd -nB USER')

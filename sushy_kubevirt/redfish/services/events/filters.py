@@ -106,7 +106,7 @@ _MAX_LENGTH = 4096
 _MAX_TERMS = 64
 _MAX_DEPTH = 16
 
-_TOKEN = re.compile(r"\s*(?:([()])|'((?:[^']|'')*)'|([^\s()']+))")
+_TOKEN = r"\s*(?:([()])|'((?:[^']|'')*)'|([^\s()']+))"
 
 
 class Expression:
@@ -224,9 +224,10 @@ def _tokens(text: str) -> list[tuple[str, bool]]:
     if len(text) > _MAX_LENGTH:
         raise BadFilter(f'it is longer than {_MAX_LENGTH} characters')
     tokens: list[tuple[str, bool]] = []
+    pattern = re.compile(_TOKEN)
     position, text = 0, text.strip()
     while position < len(text):
-        match = _TOKEN.match(text, position)
+        match = pattern.match(text, position)
         if match is None:
             raise BadFilter('a quotation mark is missing')
         bracket, quoted, word = match.groups()

@@ -27,11 +27,11 @@ if typing.TYPE_CHECKING:
 
 _SECTION = 'subscriptions'
 
-_HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,256}")
-_VALUE = re.compile(r'[\t\x20-\x7e\x80-\xff]*')
+_HEADER = r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,256}"
+_VALUE = r'[\t\x20-\x7e\x80-\xff]*'
 
 # Ids that can be part of a resource's path.
-_ID = re.compile(r'[A-Za-z0-9-]{1,64}')
+_ID = '[A-Za-z0-9-]{1,64}'
 
 #: Headers that `http_push` sets, or that control the connection.
 _RESERVED = ('host', 'content-length', 'content-type', 'transfer-encoding',
@@ -132,7 +132,7 @@ def _parse_subscription(id_: str, data: typing.Any) -> Subscription:
         verify=bool(data.get('verify')),
         suspended=bool(data.get('suspended')),
         created=data.get('created', ''), owner=data.get('owner', ''))
-    if not _ID.fullmatch(id_) or not all(map(_is_text, (
+    if not re.fullmatch(_ID, id_) or not all(map(_is_text, (
             subscription.destination, subscription.name,
             subscription.context, subscription.created,
             subscription.owner))):
@@ -345,11 +345,11 @@ def check_headers(headers: abc.Sequence[tuple[str, str]]) -> None:
     size = 0
     for name, value in headers:
         shown = name[:64] if isinstance(name, str) else ''
-        if not isinstance(name, str) or not _HEADER.fullmatch(name):
+        if not isinstance(name, str) or not re.fullmatch(_HEADER, name):
             raise _bad_header(shown, 'the name is invalid')
         if name.lower() in _RESERVED:
             raise _bad_header(shown, 'the service sets this header itself')
-        if not isinstance(value, str) or not _VALUE.fullmatch(value):
+        if not isinstance(value, str) or not re.fullmatch(_VALUE, value):
             raise _bad_header(shown, 'the value is invalid')
         size += len(name) + len(value)
     if len(headers) > _MAX_HEADERS or size > _MAX_HEADER_LENGTH:
