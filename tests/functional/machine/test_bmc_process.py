@@ -124,10 +124,12 @@ class StartTestCase(base.SandboxTestCase):
 
     #: Modules that the first answer must not wait for, or packages.
     RARE = (
-        'email.charset', 'email.header', 'importlib.metadata', 'itsdangerous',
-        'pickle', 'platform', 'sqlite3', 'stringprep',
+        'backports.zstd', 'decimal', 'email.charset', 'email.header',
+        'importlib.metadata', 'itsdangerous', 'pickle', 'platform', 'sqlite3',
+        'stringprep',
         'sushy_tools.emulator.resources.chassis', 'tempfile', 'tenacity',
-        'tokenize', 'uuid', 'uvicorn._types', 'werkzeug.formparser',
+        'tokenize', 'urllib3.filepost', 'uuid', 'uvicorn._types',
+        'uvicorn.middleware.wsgi', 'werkzeug.formparser',
         'werkzeug.sansio.multipart',
         'sushy_kubevirt.machine.media.upload',
         'sushy_kubevirt.redfish.resources.media_status',

@@ -13,7 +13,8 @@ class QuantityTestCase(base.BaseTestCase):
 
     def test_same_result_as_kubernetes_library(self):
         for text in ('64Mi', '1.5Gi', '500m', '1e3', '2', '0.1', '1k', '3E',
-                     '3Ei', '.5', '5.', '1500000u', '7n', '12Pi', 3, '0'):
+                     '3Ei', '.5', '5.', '1500000u', '7n', '12Pi', 3, '0',
+                     '+2Ki', '-1', '2e-1', '9E2', 2.5):
             exact = utils.parse_quantity(text)
             self.assertEqual(
                 int(exact.to_integral_value(decimal.ROUND_CEILING)),
