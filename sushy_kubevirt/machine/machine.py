@@ -479,7 +479,10 @@ class Machine:
         """Return whether the node of the guest does not respond."""
         return power_state.node_lost(self.state().vmi)
 
-    reset = reset.reset
+    def reset(self, reset_type: ResetType,
+              restart_powers_on: bool = True) -> None:
+        """Carry out a power action, see `reset.reset`."""
+        reset.reset(self, reset_type, restart_powers_on)
 
     def running_uid(self) -> str | None:
         """Return the uid of the VMI that has not ended, or None."""
@@ -666,7 +669,9 @@ class Machine:
             eject.eject(self, device)
             raise
 
-    require_media_upload = insert.require_upload
+    def require_media_upload(self) -> None:
+        """Check that a client can upload, see `insert.require_upload`."""
+        insert.require_upload(self)
 
     def upload_media(self, device_id: str, image: media.ClientImage,
                      probe: image_size.Probe, write_protected: bool = True,
@@ -757,8 +762,14 @@ class Machine:
         """Return the values of a `bios.VmAttribute`, see `bios.values_of`."""
         return bios.values_of(attribute, self.state().vm)
 
-    set_attributes = bios.set
-    reset_attributes = bios.reset
+    def set_attributes(self, values: abc.Mapping[str, bios.Value | None]
+                       ) -> None:
+        """Change BIOS attributes from the next boot on, see `bios.set`."""
+        bios.set(self, values)
+
+    def reset_attributes(self) -> None:
+        """Remove what clients set in BIOS attributes, see `bios.reset`."""
+        bios.reset(self)
 
     def asset_tag(self) -> str:
         """Return the asset tag, '' if there is none."""
