@@ -270,7 +270,8 @@ class WatchTestCase(cluster_case.ClusterTestCase):
             'sushy_kubevirt.kube.client.WATCH_GRACE', 0.2))
         self.useFixture(fixtures.MonkeyPatch(
             'tests.unit.machine.api.WATCHES_END', False))
-        machine = self.cluster(opts={'watch_seconds': 1}).machine('a')
+        machine = self.cluster(opts={
+            'watch_seconds': 1, 'request_timeout': 10}).machine('a')
         self.until(lambda: self.api.count('WATCH') == 2)
         # The server sends no more events to the open watches.
         with self.api.lock:

@@ -453,11 +453,11 @@ class ApiTestCase(unittest.IsolatedAsyncioTestCase):
         self.api = self.new_api(request_timeout=0.3)
         self.addCleanup(self.api.close)
         self.server.rule('PATCH', VM, 'drip')
-        began = asyncio.get_running_loop().time()
         with self.assertRaises(errors.ConnectionLost) as caught:
             await self.api.patch(api_resources.VM, 'default', 'a', {})
         self.assertTrue(caught.exception.maybe_done)
-        self.assertLess(asyncio.get_running_loop().time() - began, 1.5)
+        # Not when the connection ends, after two seconds.
+        self.assertIn('has not answered completely', str(caught.exception))
 
     async def test_late_error_is_no_error_of_asyncio(self):
         reported, answers = [], threading.Event()

@@ -397,7 +397,7 @@ class SelTestCase(bmc_case.BmcTestCase):
 
     def test_time(self):
         for get, set_ in (0x48, 0x49), (0x28, 0x29):
-            self.assertLess(abs(self.time(get) - time.time()), 2)
+            self.assertLess(abs(self.time(get) - time.time()), 30)
             for seconds in NOW, 0, 0xFFFFFFFE:
                 self.assertEqual((0, b''), self.ask(
                     0x0A, set_, *struct.pack('<I', seconds)))
@@ -416,7 +416,7 @@ class SelTestCase(bmc_case.BmcTestCase):
             self.assertEqual((0, data), self.ask(0x0A, 0x5C))
             # From UTC to the time of the SEL.
             self.assertLess(abs(
-                self.time() - 60 * minutes - time.time()), 2)
+                self.time() - 60 * minutes - time.time()), 30)
             # The local time.
             self.assertEqual((0, b''), self.ask(
                 0x0A, 0x49, *struct.pack('<I', NOW)))
@@ -429,7 +429,7 @@ class SelTestCase(bmc_case.BmcTestCase):
                 0x0A, 0x5D, *struct.pack('<h', minutes)))
         self.assertEqual((0, b''), self.ask(0x0A, 0x5D, 0xFF, 7))
         self.assertEqual((0, b'\0\0'), self.ask(0x0A, 0x5C))
-        self.assertLess(abs(self.time() - time.time()), 2)
+        self.assertLess(abs(self.time() - time.time()), 30)
 
     def test_records_have_the_time_that_was_set(self):
         self.log.erased_at.return_value = NOW - 9
