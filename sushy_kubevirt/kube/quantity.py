@@ -76,8 +76,8 @@ def total(quantities: abc.Sequence[str | float]) -> str | float:
     """Add quantities.
 
     :returns: text, with a binary suffix if it divides the sum, rounded up to
-        thousandths; the first quantity that is none, for an error message of
-        the API server
+        thousandths, at most 2^63 - 1; the first quantity that is none, for an
+        error message of the API server
     """
     values = []
     for quantity in quantities:
@@ -87,7 +87,7 @@ def total(quantities: abc.Sequence[str | float]) -> str | float:
         values.append(exact)
     if len(values) == 1:
         return quantities[0]
-    value = sum(values, decimal.Decimal())
+    value = min(sum(values, decimal.Decimal()), decimal.Decimal(_MOST))
     if value != value.to_integral_value():
         return f'{(value * 1000).to_integral_value(decimal.ROUND_CEILING):f}m'
     for suffix in 'Gi', 'Mi', 'Ki':

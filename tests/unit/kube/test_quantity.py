@@ -37,5 +37,7 @@ class QuantityTestCase(base.BaseTestCase):
                 (['48Mi', '16Mi'], '64Mi'), (['1Gi', '1Gi'], '2Gi'),
                 (['1Gi', '64Mi'], '1088Mi'), (['1M', '1'], '1000001'),
                 (['0.0004', '0'], '1m'), (['0', 0], '0'), (['7k'], '7k'),
-                (['1e3', '24'], '1Ki'), (['1', 'many'], 'many')):
+                (['1e3', '24'], '1Ki'), (['1', 'many'], 'many'),
+                (['1e40', '64Mi'], str(2 ** 63 - 1)),
+                (['1', '9e99'], str(2 ** 63 - 1))):
             self.assertEqual(expected, quantity.total(values), values)
