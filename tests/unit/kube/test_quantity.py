@@ -21,7 +21,8 @@ class QuantityTestCase(base.BaseTestCase):
                 quantity.to_int(text), text)
 
     def test_invalid_quantities(self):
-        for text in ('', 'x', '1ki', '1 Mi', '1Mi2', None, '--1', '1mi'):
+        for text in ('', 'x', '1ki', '1 Mi', '1Mi2', None, '--1', '1mi',
+                     '1_0', ' 1', '٣Mi', '１', '1e٣'):
             self.assertIsNone(quantity.to_int(text), text)
 
     def test_huge_quantities_are_capped_or_invalid(self):
