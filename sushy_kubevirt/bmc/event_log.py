@@ -375,7 +375,8 @@ class Log:
             _stopped(entry) if order.version > stops.get(vmi or '', math.inf)
             else entry for order, entry, vmi in visible[-MAX_ENTRIES:])
         for uid in [uid for uid, known in tuple(self._read.items())
-                    if reading.began - known.began > FRESH_SECONDS]:
+                    if reading.began - known.began > FRESH_SECONDS
+                    and uid not in self._reading]:
             self._read.pop(uid, None)
         reading.entries = entries
         return entries

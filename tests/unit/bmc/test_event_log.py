@@ -4,6 +4,7 @@ from concurrent import futures
 import copy
 import datetime
 import threading
+import time
 import types
 
 import fixtures
@@ -356,6 +357,26 @@ class LogTestCase(base.BaseTestCase):
             self.assertEqual(['A'], [one.reason for one in entries])
         # The first has begun before the others came.
         self.assertEqual(2, self.lists)
+
+    def test_log_of_another_machine_drops_no_slow_reading(self):
+        another, list_ = Machine(), self.client.pages
+        another.uid = 'uid-2'
+        monotonic, late, within = time.monotonic, [], []
+        self.useFixture(fixtures.MockPatchObject(
+            event_log.time, 'monotonic', lambda: monotonic() + sum(late)))
+
+        def pages(*args, **options):
+            if not within:
+                late.append(event_log.FRESH_SECONDS + 1)
+                within.append(another)
+                self.log.entries(another)
+                within.clear()
+            yield from list_(*args, **options)
+
+        self.client.pages = pages
+        self.read_at_once(20)
+        # Two readings of each log.
+        self.assertEqual(4, self.lists)
 
     def test_requests_at_once_share_a_failure(self):
         def fail(*args, **options):
