@@ -48,13 +48,15 @@ class ProbeTestCase(base.BaseTestCase):
 
     def test_readiness_expires_before_liveness(self):
         one = self.probe(b'HTTP/1.1 200 OK\r\n\r\n',
-                         b'HTTP/1.1 503 Unavailable\r\n\r\n')
+                         *[b'HTTP/1.1 503 Unavailable\r\n\r\n'] * 2)
         with mock.patch.object(redfish_probe.time, 'monotonic') as now:
             now.return_value = 1000.0
             self.assertEqual('', one.ready())
             now.return_value += 30
             self.assertEqual('', one.live())
             self.assertIn('503', one.ready())
+            now.return_value += 31
+            self.assertIn('503', one.live())
 
     def test_unexpected_response_is_reported(self):
         for answer in (b'HTTP/1.1 500 Internal Server Error\r\n\r\n',
