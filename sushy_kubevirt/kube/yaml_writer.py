@@ -19,9 +19,12 @@ class _Dumper(yaml.SafeDumper):
     pass
 
 
+# kubectl ignores underscores in numbers, at any place behind the first digit,
+# sign or point.
 for _kind, _pattern, _first in (
-        ('float', r'[-+]?(\.\d+|\d+(\.\d*)?)([eE][-+]?\d+)?', '-+.0123456789'),
-        ('int', r'[-+]?0o[0-7]+', '-+0'),
+        ('float', r'[-+]?_*(\._*)?\d[\d_]*(\.[\d_]*)?([eE]_*[-+]?[\d_]+)?',
+         '-+.0123456789'),
+        ('int', r'[-+]?_*0_*([oO][0-7_]+|[xX][\da-fA-F_]+|[bB][01_]+)', '-+0'),
         ('bool', '[yYnN]', 'yYnN')):
     _Dumper.add_implicit_resolver(
         f'tag:yaml.org,2002:{_kind}', re.compile(_pattern + '$', re.ASCII),
