@@ -67,7 +67,8 @@ def parse(argv):
     parser.add_argument(
         '--tests', metavar='REGEX',
         help='with --cluster: run only the tests whose name, such as '
-             'tests.functional.power.test_power.PowerTestCase.test_off, '
+             'tests.functional.power.test_power.SwitchTestCase.'
+             'test_power_button_toggles, '
              'matches anywhere')
     parser.add_argument(
         '--resume', metavar='FILE',
