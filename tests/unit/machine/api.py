@@ -90,10 +90,11 @@ class Api:
                          daemon=True).start()
 
     def stop(self):
-        """Refuse new connections and break the watches."""
+        """End the connections and refuse new ones."""
         self._server.shutdown()
         self._server.server_close()
         self.break_watches()
+        self._server.end_connections()
 
     def break_watches(self):
         """Reset the connections of all watches."""
@@ -171,6 +172,25 @@ class Api:
 class _Server(http.server.ThreadingHTTPServer):
     allow_reuse_address = True
     daemon_threads = True
+
+    def __init__(self, *args):
+        super().__init__(*args)
+        self._connections = set()
+
+    def get_request(self):
+        connection, address = super().get_request()
+        self._connections.add(connection)
+        return connection, address
+
+    def close_request(self, request):
+        self._connections.discard(request)
+        super().close_request(request)
+
+    def end_connections(self):
+        """End those that are kept alive, too."""
+        for each in tuple(self._connections):
+            with contextlib.suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
 
     def handle_error(self, request, client_address):
         """Ignore clients that disconnect."""
