@@ -216,7 +216,8 @@ class ClientTestCase(base.FunctionalTestCase):
 
     def ipmi(self, *words):
         """Run ``ipmitool``, which must succeed, and return its output."""
-        done = vbmcd.ipmitool(self.bmc, *words)
+        done = vbmcd.ipmitool(self.bmc, *words,
+                              options=('-N', vbmcd.PATIENCE))
         self.assertEqual(0, done.returncode, (words, done.stdout))
         return done.stdout
 
@@ -230,7 +231,7 @@ class ClientTestCase(base.FunctionalTestCase):
         """Return whether ``ipmitool`` can log in."""
         return vbmcd.ipmitool(
             self.bmc, '-L', level, 'mc', 'info', username=name,
-            password=password, options=('-N', '1', '-R', '1')
+            password=password, options=('-N', vbmcd.PATIENCE, '-R', '1')
         ).returncode == 0
 
     def console(self, *words):
