@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Restarts and stops of machines that are starting.
 
-On a real cluster a VM takes tens of seconds to start, here four. KubeVirt
+On a real cluster a VM takes tens of seconds to start, here eight. KubeVirt
 counts a VMI that ends before its guest runs as a failed start, after which it
 delays the next one (``CrashLoopBackOff``).
 """
@@ -27,7 +27,8 @@ CHANGED = ('Pxe', 'efi')
 
 class StartingCase(machine_case.MachineTestCase):
 
-    BOOT_SECONDS = 4
+    # Longer than a test takes to restart a machine on a busy host.
+    BOOT_SECONDS = 8
 
     def setUp(self):
         super().setUp()
@@ -90,11 +91,14 @@ class StartingTestCase(StartingCase):
                     'running'])
 
     def test_restart_before_vmi_exists(self):
+        made = []
         for action in RESTARTS:
             machine = self.handle(self.one, self.make('Halted'))
+            made.append(machine)
             machine.reset(R.ON)
             self.change_settings(machine)
             machine.reset(action)
+        for machine in made:
             self.assert_restarted(machine, 'RerunOnFailure')
 
     def test_second_restart_with_latest_settings(self):
@@ -181,9 +185,6 @@ class KilledTestCase(StartingCase):
                        == strategy)
 
     def test_next_bmc_continues_restart_of_killed_one(self):
-        self.one.close()
-        self.one = self.bmc(write_deadline=1)
-        self.history = power_history.History(self.one)
         made = []
         for strategy in ('Always', 'RerunOnFailure', 'Once'):
             for action, writes in ((R.FORCE_RESTART, 1),
@@ -195,6 +196,7 @@ class KilledTestCase(StartingCase):
                 self.assertFalse(self.run_bmc(
                     machine.name, 'reset', action.value, writes=writes))
                 made.append((machine, strategy))
+        self.bmc(write_deadline=1)
         for machine, strategy in made:
             # The first guest may boot before the next BMC restarts it.
             self.until('boot', lambda: CHANGED in self.boots(machine))
@@ -206,7 +208,7 @@ class KilledPausedTestCase(machine_case.MachineTestCase):
     """BMCs that are killed while they restart a paused machine."""
 
     def test_next_bmc_continues_restart_of_killed_one(self):
-        one = self.bmc(write_deadline=1)
+        one = self.bmc()
         history = power_history.History(one)
         for strategy in ('Always', 'RerunOnFailure', 'Manual', 'Once'):
             # After the record of the restart, the stop, and the request to
@@ -218,6 +220,7 @@ class KilledPausedTestCase(machine_case.MachineTestCase):
                 history.clear()
                 self.assertFalse(self.run_bmc(
                     machine.name, 'reset', 'ForceRestart', writes=writes))
+                following = self.bmc(write_deadline=1)
                 self.sandbox.wait_running(machine.name, other_than=uid)
                 self.becomes(machine, ON)
                 self.assertNotIn(OFF, history.states(machine.name))
@@ -225,13 +228,14 @@ class KilledPausedTestCase(machine_case.MachineTestCase):
                            == strategy)
                 self.until('no annotations',
                            lambda: not self.annotations(machine.name))
+                following.close()
 
 
 class KilledHangingTestCase(machine_case.MachineTestCase):
     """BMCs that are killed while they end a restart that hangs."""
 
     def test_next_bmc_continues_restart_of_killed_one(self):
-        one = self.bmc(write_deadline=1)
+        one = self.bmc()
         for strategy in ('Always', 'RerunOnFailure', 'Manual'):
             # After the record of the restart, the removal of the earlier
             # start, and the stop.
@@ -243,11 +247,13 @@ class KilledHangingTestCase(machine_case.MachineTestCase):
                 machine.reset(R.GRACEFUL_RESTART)
                 self.assertFalse(self.run_bmc(
                     machine.name, 'reset', 'ForceRestart', writes=writes))
+                following = self.bmc(write_deadline=1)
                 self.sandbox.wait_running(machine.name, other_than=uid)
                 self.until('run strategy', lambda: self.strategy(machine.name)
                            == strategy)
                 self.until('no annotations',
                            lambda: not self.annotations(machine.name))
+                following.close()
 
 
 class OffTestCase(machine_case.MachineTestCase):
@@ -276,8 +282,11 @@ class ObservedGenerationTestCase(machine_case.MachineTestCase):
         for strategy in STRATEGIES:
             machine = self.machine(strategy)
             for start in (R.ON, R.FORCE_RESTART):
+                boots = len(self.sandbox.boots(machine.name))
                 machine.set_boot(boot.Target.PXE, boot.Enabled.ONCE)
                 machine.reset(start)
+                # Only then is there an override to be removed.
+                self.sandbox.wait_boot(machine.name, boots + 1)
                 self.wait_override_removed(machine.name)
                 command.wait('vm/' + machine.name, 'condition=Ready')
                 status = self.sandbox.vm(machine.name)['status']
