@@ -54,6 +54,9 @@ class BootTestCase(operator.OperatorTestCase):
 
     def restore_pod(self):
         self.operator.setUp()
+        # Until the operator has seen the new pod, the status is of the other.
+        self.until('pod', lambda: self.kubectl.get(
+            'deployment', self.one.base)['status'].get('readyReplicas'), 1)
         self.one.ready()
 
     def set_pxe_once(self):
