@@ -2,8 +2,10 @@
 
 import re
 
+import fixtures
 from oslotest import base
 
+from sushy_kubevirt.bmc import clock
 from sushy_kubevirt.redfish.protocol import system_access
 from tests.unit.redfish import fakes
 
@@ -217,6 +219,10 @@ class TestSingleVm(SystemAccessTestCase):
                ('/redfish/v1/Chassis/', fakes.A))
 
     def test_alias_responses_are_equal(self):
+        # The managers show the time.
+        now = clock.Clock().now()
+        self.useFixture(fixtures.MockPatchObject(
+            clock.Clock, 'now', lambda self: now))
         client = self.client(SUSHY_EMULATOR_KUBEVIRT_VM=self.VM)
         number = 0
         for method, path in urls(self.app, '1'):
