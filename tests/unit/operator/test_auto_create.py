@@ -6,6 +6,7 @@ import copy
 
 from oslotest import base
 
+from kubevirt_sandbox.testing import timeless
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.kube import stored_names
 from sushy_kubevirt.operator import api
@@ -13,7 +14,6 @@ from sushy_kubevirt.operator import auto_create
 from sushy_kubevirt.operator import bmc_resources
 from sushy_kubevirt.operator import command_line
 from sushy_kubevirt.operator import store
-from tests.unit.operator import timeless
 
 LAB = 'lab'
 

@@ -8,10 +8,10 @@ import time
 
 from oslotest import base
 
+from kubevirt_sandbox.testing import timeless
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.operator import api
 from sushy_kubevirt.operator import leader_election
-from tests.unit.operator import timeless
 
 SECONDS = 15
 

@@ -4,43 +4,42 @@
 import asyncio
 import unittest
 
+from kubevirt_sandbox.testing import timeless
 from kubevirt_sandbox.workloads import httpprobe
 from kubevirt_sandbox.workloads import probes
 from kubevirt_sandbox.workloads import start_limiter
 
 
-class ClockTestCase(unittest.IsolatedAsyncioTestCase):
+class ClockTestCase(unittest.TestCase):
 
-    async def until_next(self, began, container, period, delay=0,
-                         nudged=False):
-        """Return the seconds until the next probe."""
-        loop = asyncio.get_running_loop()
-        clock = probes.Clock(loop.time() + began, loop.time() + container)
-        begin = loop.time()
-        await asyncio.wait_for(clock.wait(
-            probes.Plan(delay, period, 1, 1, 3), nudged), 5)
-        return loop.time() - begin
+    def until_next(self, began, container, period, delay=0, nudged=None):
+        """Return the seconds until the next probe.
 
-    async def test_probe_period_starts_with_the_pod(self):
-        self.assertAlmostEqual(0.2, await self.until_next(-0.8, 0, 1),
-                               delta=0.15)
-        self.assertAlmostEqual(0.4, await self.until_next(-1.6, -1.6, 1),
-                               delta=0.15)
+        :param nudged: whether the wait ends at a nudge; None without one
+        """
+        async def run(loop):
+            begin = loop.time()
+            clock = probes.Clock(begin + began, begin + container)
+            if nudged is not None:
+                clock.nudge.set()
+            await clock.wait(
+                probes.Plan(delay, period, 1, 1, 3), bool(nudged))
+            return loop.time() - begin
 
-    async def test_no_probe_during_initial_delay(self):
-        self.assertAlmostEqual(
-            0.4, await self.until_next(0, 0, 0.2, delay=0.3), delta=0.15)
+        return timeless.run(run)
 
-    async def test_only_readiness_probe_runs_early(self):
-        loop = asyncio.get_running_loop()
+    def test_probe_period_starts_with_the_pod(self):
+        self.assertAlmostEqual(0.2, self.until_next(-0.8, 0, 1))
+        self.assertAlmostEqual(0.4, self.until_next(-1.6, -1.6, 1))
+
+    def test_no_probe_during_initial_delay(self):
+        self.assertAlmostEqual(0.4, self.until_next(0, 0, 0.2, delay=0.3))
+
+    def test_only_readiness_probe_runs_early(self):
         for nudged, seconds in ((True, 0), (False, 0.3)):
             with self.subTest(nudged):
-                clock = probes.Clock(loop.time(), loop.time())
-                clock.nudge.set()
-                begin = loop.time()
-                await clock.wait(probes.Plan(0, 0.3, 1, 1, 3), nudged)
-                self.assertAlmostEqual(seconds, loop.time() - begin,
-                                       delta=0.15)
+                self.assertAlmostEqual(
+                    seconds, self.until_next(0, 0, 0.3, nudged=nudged))
 
 
 class FollowTestCase(unittest.IsolatedAsyncioTestCase):
