@@ -116,7 +116,7 @@ class TlsTestCase(base.BaseTestCase):
         kube_client = client.Client(
             connection.Connection.from_options(
                 self.kubeconfig(cluster, user)),
-            options.Options(request_timeout=5))
+            options.Options(request_timeout=30))
         self.addCleanup(kube_client.close)
         return kube_client.get(api_resources.VM, 'default', 'a')
 
@@ -173,7 +173,7 @@ class TlsTestCase(base.BaseTestCase):
                 return connection.Access(where, ca=f.read())
 
         conn = connection.Connection(read)
-        kube_client = client.Client(conn, options.Options(request_timeout=5))
+        kube_client = client.Client(conn, options.Options(request_timeout=30))
         self.addCleanup(kube_client.close)
         self.file('ca.pem', self.ca.pem)
         conn._renewed_at -= connection.RENEW_SECONDS
@@ -192,7 +192,7 @@ class TlsTestCase(base.BaseTestCase):
             return connection.Access(where, ca=self.ca.pem)
 
         conn = connection.Connection(read)
-        kube_client = client.Client(conn, options.Options(request_timeout=5))
+        kube_client = client.Client(conn, options.Options(request_timeout=30))
         self.addCleanup(kube_client.close)
         conn.access()
         conn._renewed_at -= connection.RENEW_SECONDS

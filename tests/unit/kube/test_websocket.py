@@ -75,7 +75,7 @@ class WebSocketTestCase(unittest.IsolatedAsyncioTestCase):
         made = client.Client(
             connection.Connection(lambda: left.pop(0) if left
                                   else accesses[-1]),
-            options.Options(request_timeout=5))
+            options.Options(request_timeout=30))
         made._connection._pause = 0
         self.addCleanup(made.close)
         opened = await made.websocket(
@@ -156,7 +156,7 @@ class ConnectTest(WebSocketTestCase):
         reads = mock.Mock(side_effect=accesses)
         conn = connection.Connection(reads)
         conn._pause = 0
-        kube_client = client.Client(conn, options.Options(request_timeout=5))
+        kube_client = client.Client(conn, options.Options(request_timeout=30))
         self.addCleanup(kube_client.close)
         with self.assertRaisesRegex(errors.Unavailable, 'does not answer'):
             await kube_client.websocket(api_resources.VMI, 'lab', 'vm',
@@ -342,5 +342,5 @@ class DataTest(WebSocketTestCase):
             await self.closing.wait()
 
         opened = await self.connect(await self.access(ignore))
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             await opened.close()

@@ -11,10 +11,10 @@ import json
 import math
 import queue
 import re
+import select
 import socket
 import struct
 import threading
-import time
 from urllib import parse
 import uuid
 
@@ -147,9 +147,9 @@ class Api:
     def rule(self, method, path, action, times=1):
         """Override the response to the next matching requests.
 
-        :param action: 'reset', 'drop-after', 'hang', 'drip' (a byte now and
-            then for 2 s), or (code, body,
-            headers)
+        :param action: 'reset', 'drop-after', 'hang' (until the client or the
+            server ends the connection), 'drip' (so, with a byte now and
+            then), or (code, body, headers)
         """
         with self.lock:
             self.rules.append([method, re.compile(path), times, action])
@@ -158,6 +158,13 @@ class Api:
         with self.lock:
             return sum(1 for r in self.requests
                        if r[0] == method and re.search(path, r[1]))
+
+    def watched(self, *plurals):
+        """Tell whether there are watches of all these kinds."""
+        with self.lock:
+            return set(plurals or ('virtualmachines',
+                                   'virtualmachineinstances')) <= {
+                events.plural for events in self.watches}
 
     def next_action(self, method, path):
         """Return the action of the rule for a request, or None."""
@@ -218,16 +225,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             self.api.requests.append(
                 (method, url.path, query, dict(self.headers), body))
         action = self.api.next_action(method, url.path)
-        if action == 'hang':
-            threading.Event().wait(3)
-            return self._reset()
-        if action == 'drip':
-            with contextlib.suppress(OSError):
-                for _ in range(40):
-                    self.wfile.write(b'H')
-                    self.wfile.flush()
-                    time.sleep(0.05)
-            return self._reset()
+        if action in ('hang', 'drip'):
+            return self._hang(0.05 if action == 'drip' else None)
         if action == 'reset':
             return self._reset()
         if isinstance(action, tuple):
@@ -244,6 +243,17 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         return self._respond(code, content)
 
     do_GET = do_PUT = do_PATCH = do_POST = do_DELETE = _handle
+
+    def _hang(self, seconds):
+        """Answer nothing until the connection ends.
+
+        :param seconds: time between bytes that are sent; None to send none
+        """
+        while not select.select([self.connection], [], [], seconds)[0]:
+            with contextlib.suppress(OSError):
+                self.wfile.write(b'H')
+                self.wfile.flush()
+        self.close_connection = True
 
     def _do(self, method, path, query, body):
         api = self.api
@@ -311,7 +321,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
                                 'enabled')
         version = -1 if streams else int(query['resourceVersion'])
         field = query.get('fieldSelector', '').partition('=')[2]
-        events = queue.Queue()
+        events = _Events()
+        events.plural = plural
         with api.lock:
             if streams:
                 for obj in api.objects[plural].values():
@@ -378,6 +389,12 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self.connection.setsockopt(
             socket.SOL_SOCKET, socket.SO_LINGER, struct.pack('ii', 1, 0))
         self.connection.close()
+
+
+class _Events(queue.Queue):
+    """The events of a watch."""
+
+    plural = None
 
 
 class _Done(Exception):

@@ -10,9 +10,12 @@ from sushy_kubevirt.machine import cluster
 from sushy_kubevirt.machine import options
 from tests.unit.machine import api
 
-QUICK = dict(reconcile=False, watch_seconds=20, watch_backoff=0.2,
-             stale_seconds=0.5, request_timeout=1, write_deadline=3,
-             read_deadline=3)
+OPTIONS = dict(reconcile=False, watch_seconds=60, watch_backoff=0.2,
+               stale_seconds=60, request_timeout=30, write_deadline=60,
+               read_deadline=30)
+
+#: For a cluster whose API server fails: its cache is stale soon.
+STALE = dict(stale_seconds=0.5)
 
 
 class ClusterTestCase(base.BaseTestCase):
@@ -27,7 +30,7 @@ class ClusterTestCase(base.BaseTestCase):
     def cluster(self, **scope):
         made = cluster.Cluster(
             self.api.connection(),
-            options=options.Options(**{**QUICK, **scope.pop('opts', {})}),
+            options=options.Options(**{**OPTIONS, **scope.pop('opts', {})}),
             **scope)
         self.addCleanup(made.close)
         return made

@@ -15,8 +15,8 @@ class ClusterTestCase(cluster_case.ClusterTestCase):
         quick = c.with_options(write_deadline=0.5)
         [machine] = quick.machines()
         self.assertIs(quick, machine.cluster)
-        self.assertEqual((0.5, 3), (machine.options.write_deadline,
-                                    c.options.write_deadline))
+        self.assertEqual((0.5, 60), (machine.options.write_deadline,
+                                     c.options.write_deadline))
         lists = c.client.calls[('list', 'virtualmachines.kubevirt.io', 200)]
         [own] = c.machines()
         self.assertIs(c, own.cluster)
@@ -149,7 +149,7 @@ class ClusterTestCase(cluster_case.ClusterTestCase):
 
     def test_reads_send_no_request(self):
         machine = self.cluster().machine('a')
-        self.until(lambda: self.api.count('WATCH') == 2)
+        self.until(self.api.watched)
         # A thread asks for CDI and feature gates at the same time.
         before = self.api.count('GET', '/virtualmachine')
         for _ in range(100):
@@ -203,7 +203,7 @@ class ClusterTestCase(cluster_case.ClusterTestCase):
     def test_close_stops_watch_threads(self):
         c = self.cluster()
         c.wait_ready()
-        self.until(lambda: self.api.count('WATCH') == 2)
+        self.until(self.api.watched)
         c.close()
         self.until(lambda: not [
             t for t in threading.enumerate()

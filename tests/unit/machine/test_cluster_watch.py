@@ -90,7 +90,7 @@ class WatchTestCase(cluster_case.ClusterTestCase):
 
     def test_broken_watch_resumes_at_last_version(self):
         machine = self.cluster().machine('a')
-        self.until(lambda: self.api.count('WATCH') == 2)
+        self.until(self.api.watched)
         lists = self.api.count('GET', 'virtualmachines')
         self.api.break_watches()
         self.vm['metadata']['annotations']['x'] = '1'
@@ -101,7 +101,7 @@ class WatchTestCase(cluster_case.ClusterTestCase):
     def test_lists_again_after_expired_watch(self):
         c = self.cluster()
         machine = c.machine('a')
-        self.until(lambda: self.api.count('WATCH') == 2)
+        self.until(self.api.watched)
         self.api.oldest = 10 ** 6
         self.api.log.clear()
         self.api.delete('virtualmachines', self.vm)
@@ -112,8 +112,8 @@ class WatchTestCase(cluster_case.ClusterTestCase):
         self.assertRaises(errors.MachineNotFound, machine.state)
 
     def test_stale_cache_reads_from_api(self):
-        machine = self.cluster().machine('a')
-        self.until(lambda: self.api.count('WATCH') == 2)
+        machine = self.cluster(opts=cluster_case.STALE).machine('a')
+        self.until(self.api.watched)
         self.api.rule('WATCH', '', (500, {'message': 'no'}), times=10 ** 6)
         self.api.rule('GET', 'virtualmachines$', (500, {}), times=10 ** 6)
         self.api.break_watches()
@@ -123,7 +123,7 @@ class WatchTestCase(cluster_case.ClusterTestCase):
         self.until(lambda: self.annotation(machine, 'x') == '1')
 
     def test_attempts_read_only_a_fresh_cache(self):
-        c = self.cluster()
+        c = self.cluster(opts=cluster_case.STALE)
 
         def read(name):
             return blocking.attempt(lambda: c.machine(name).power_state())
@@ -131,7 +131,7 @@ class WatchTestCase(cluster_case.ClusterTestCase):
         self.assertRaises(blocking.WouldBlock, read, 'a')
         self.assertEqual([], self.api.requests)
         c.wait_ready()
-        self.until(lambda: self.api.count('WATCH') == 2)
+        self.until(lambda: self.api.watched() and not c.cache.age)
         count = len(self.api.requests)
         self.assertEqual(power_state.PowerState.OFF, read('a'))
         # A new VM would be waited for.
@@ -149,7 +149,7 @@ class WatchTestCase(cluster_case.ClusterTestCase):
         machine = c.machine('a')
         # What is read in the background.
         self.until(lambda: not c.gates._refreshing
-                   and self.api.count('WATCH') == 2)
+                   and self.api.watched())
 
         def changed(change):
             before = machine.version()
@@ -194,7 +194,7 @@ class WatchTestCase(cluster_case.ClusterTestCase):
         self.api.rule('GET', '/expand-spec$', (503, {}), 1)
         self.api.rule('GET', '/expand-spec$', (200, {
             'metadata': {}, 'spec': {'template': {'spec': {'domain': {}}}}}))
-        machine = self.cluster().machine('a')
+        machine = self.cluster(opts=cluster_case.STALE).machine('a')
         self.assertIsNone(machine.version())
         self.until(lambda: machine.inventory()
                    and machine.version())
@@ -204,8 +204,8 @@ class WatchTestCase(cluster_case.ClusterTestCase):
         self.until(lambda: machine.version() is None)
 
     def test_expired_list_is_unavailable(self):
-        machine = self.cluster().machine('a')
-        self.until(lambda: self.api.count('WATCH') == 2)
+        machine = self.cluster(opts=cluster_case.STALE).machine('a')
+        self.until(self.api.watched)
         self.api.rule('WATCH', '', (500, {'message': 'no'}), times=10 ** 6)
         self.api.rule('GET', 'virtualmachines$', (410, {}), times=10 ** 6)
         self.api.break_watches()
@@ -213,8 +213,8 @@ class WatchTestCase(cluster_case.ClusterTestCase):
         self.assertRaises(errors.Unavailable, machine.cluster.machines)
 
     def test_outage_is_reported_until_it_ends(self):
-        machine = self.cluster().machine('a')
-        self.until(lambda: self.api.count('WATCH') == 2)
+        machine = self.cluster(opts=cluster_case.STALE).machine('a')
+        self.until(self.api.watched)
         self.api.stop()
         self.until(lambda: machine.cluster.cache.stale)
         e = self.assertRaises(errors.Unavailable, machine.state)
@@ -226,13 +226,13 @@ class WatchTestCase(cluster_case.ClusterTestCase):
         self.until(lambda: not machine.cluster.cache.stale)
 
     def test_cache_age_watch_problem_and_call_counters(self):
-        c = self.cluster()
+        c = self.cluster(opts=cluster_case.STALE)
         self.assertIsNone(c.cache.age)
         self.assertEqual(
             'Watches not synced: virtualmachines.kubevirt.io, '
             'virtualmachineinstances.kubevirt.io', c.cache.problem)
         c.machines()
-        self.until(lambda: self.api.count('WATCH') == 2 and not c.cache.age)
+        self.until(lambda: self.api.watched() and not c.cache.age)
         self.assertEqual(('', 0), (c.cache.problem, c.cache.age))
         self.assertEqual(
             1, c.client.calls['list', 'virtualmachines.kubevirt.io', 200])
@@ -250,8 +250,8 @@ class WatchTestCase(cluster_case.ClusterTestCase):
         self.until(lambda: c.cache.age == 0)
 
     def test_accepts_server_with_reset_resource_versions(self):
-        c = self.cluster()
-        self.until(lambda: c.machines() and self.api.count('WATCH') == 2)
+        c = self.cluster(opts=cluster_case.STALE)
+        self.until(lambda: c.machines() and self.api.watched())
         self.api.stop()
         self.until(lambda: c.cache.stale)
         self.api.version = 5
@@ -272,7 +272,7 @@ class WatchTestCase(cluster_case.ClusterTestCase):
             'tests.unit.machine.api.WATCHES_END', False))
         machine = self.cluster(opts={
             'watch_seconds': 1, 'request_timeout': 10}).machine('a')
-        self.until(lambda: self.api.count('WATCH') == 2)
+        self.until(self.api.watched)
         # The server sends no more events to the open watches.
         with self.api.lock:
             self.api.watches.clear()

@@ -58,7 +58,7 @@ class WriteTestCase(cluster_case.ClusterTestCase):
         self.assertEqual('called', self.annotation(machine, 'start'))
 
     def test_read_after_action_while_the_cache_is_stale(self):
-        machine = self.cluster().machine('a')
+        machine = self.cluster(opts=cluster_case.STALE).machine('a')
         self.api.rule('WATCH', '', (500, {}), times=10 ** 6)
         self.api.rule('GET', '/virtualmachine(instance)?s$', (500, {}),
                       times=10 ** 6)
@@ -75,7 +75,8 @@ class WriteTestCase(cluster_case.ClusterTestCase):
     def started(self):
         """Return a machine whose start was accepted, and not delivered."""
         machine = self.cluster().machine('a')
-        machine.call('start')
+        with mock.patch.object(machine_module, 'EFFECT_SECONDS', 60):
+            machine.call('start')
         self.vm['status'] = {'stateChangeRequests': [{'action': 'Start'}]}
         return machine
 
@@ -187,7 +188,7 @@ class WriteTestCase(cluster_case.ClusterTestCase):
             'failing': (500, {'message': 'already underway'}),
             'reset': 'reset', 'lost': 'drop-after', 'hang': 'hang',
         }
-        machine = self.cluster().machine('a')
+        machine = self.cluster(opts={'request_timeout': 1}).machine('a')
         for name, action in bad.items():
             with self.subTest(name):
                 self.api.rule('PATCH', '', action)
@@ -198,16 +199,14 @@ class WriteTestCase(cluster_case.ClusterTestCase):
 
     def test_hanging_request_is_retried_before_deadline(self):
         machine = self.cluster(opts={
-            'write_deadline': 3, 'request_timeout': 10}).machine('a')
+            'write_deadline': 6, 'request_timeout': 60}).machine('a')
         self.api.rule('PATCH', '', 'hang')
         machine.set_indicator('Lit')
         self.assertEqual('Lit', machine.indicator())
 
     def test_effect_of_write_without_response(self):
         """The watch shows it, while the API answers no reads."""
-        # A busy host delays the watch.
-        machine = self.cluster(opts={
-            'write_deadline': 60, 'stale_seconds': 60}).machine('a')
+        machine = self.cluster().machine('a')
         self.api.rule('PATCH', '', 'drop-after')
         self.api.rule('GET', '/virtualmachines/a$', 'hang', times=99)
 
@@ -234,7 +233,7 @@ class WriteTestCase(cluster_case.ClusterTestCase):
         self.assertRaises(errors.InvalidValue, machine.set_indicator, 'On')
 
     def test_write_fails_at_deadline(self):
-        machine = self.cluster(opts={'write_deadline': 0.5}).machine('a')
+        machine = self.cluster().with_options(write_deadline=0.5).machine('a')
         self.api.rule('PATCH', '', (503, {'message': 'no'}), 10 ** 6)
         began = time.monotonic()
         self.assertRaises(errors.ServerError, machine.set_indicator, 'Lit')

@@ -57,7 +57,7 @@ class FailedStartTestCase(CacheTestCase):
         failed = {**fakes.condition('PodScheduled', 'False', 'Unschedulable'),
                   'lastTransitionTime': datetime.datetime.now(
                       datetime.timezone.utc).isoformat()}
-        with mock.patch.object(power_state, 'GRACE_SECONDS', 0.5):
+        with mock.patch.object(power_state, 'GRACE_SECONDS', 3):
             self.deliver(11, self.vm())
             self.deliver(12, self.vmi('Scheduling', conditions=[failed]))
             self.cache.subscribe(lambda key, state: problems.put(
