@@ -89,14 +89,17 @@ class ConsoleTestCase(unittest.IsolatedAsyncioTestCase):
         self.room.set()
         self.notices = asyncio.Queue()
         for name, value in (('FIRST_PAUSE', 0.01), ('LONGEST_PAUSE', 0.02),
-                            ('REASON_SECONDS', 0.2),
-                            ('WORKING_SECONDS', 0.1)):
-            patch = mock.patch.object(console, name, value)
-            patch.start()
-            self.addCleanup(patch.stop)
+                            ('REASON_SECONDS', 60),
+                            ('WORKING_SECONDS', 60)):
+            self.set(name, value)
         self.console = console.Console(
             self.find, self.take, self.notices.put_nowait, self.PORT)
         self.task = asyncio.create_task(self.console.run())
+
+    def set(self, name, value):
+        patch = mock.patch.object(console, name, value)
+        patch.start()
+        self.addCleanup(patch.stop)
 
     async def asyncTearDown(self):
         self.task.cancel()
@@ -189,6 +192,10 @@ class LifeTest(ConsoleTestCase):
 
 class OtherClientTest(ConsoleTestCase):
 
+    async def asyncSetUp(self):
+        await super().asyncSetUp()
+        self.set('REASON_SECONDS', 0.2)
+
     async def test_key_connects_again(self):
         first = await self.connected()
         await self.notice('is connected')
@@ -264,6 +271,7 @@ class FaultTest(ConsoleTestCase):
         self.assertLessEqual(len(self.cluster.calls), passed / 0.01 + 1)
 
     async def test_silent_connection_is_reported_as_connected(self):
+        self.set('WORKING_SECONDS', 0.1)
         await self.notice('is off')
         self.cluster.connect.put_nowait(Socket())
         self.cluster.change('a')
@@ -356,6 +364,7 @@ class DisplayTest(ConsoleTestCase):
         self.assertIs(False, await self.task)
 
     async def test_tells_of_other_client(self):
+        self.set('REASON_SECONDS', 0.2)
         socket = await self.connected()
         await self.notice('is connected')
         socket.end()
