@@ -24,8 +24,9 @@ class AccountFilesTestCase(base.BaseTestCase):
     def setUp(self):
         super().setUp()
         self.base = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
+        # Nothing settles by itself.
         self.useFixture(fixtures.MockPatchObject(
-            account_files, '_SETTLE_SECONDS', 0.1))
+            account_files, '_SETTLE_SECONDS', 3600))
         self.log = self.useFixture(fixtures.FakeLogger())
 
     def accounts(self, *paths):
@@ -36,9 +37,12 @@ class AccountFilesTestCase(base.BaseTestCase):
     def names(self, accounts):
         return sorted(accounts.current(recheck=True))
 
-    def wait_for_new_timestamp(self):
-        """Wait until the next write gets another timestamp."""
-        time.sleep(1.5 * account_files._SETTLE_SECONDS)
+    def settle(self):
+        """Let all files have been written long ago."""
+        for path in (self.base, *self.base.rglob('*')):
+            status = path.stat()
+            os.utime(path, ns=(status.st_atime_ns,
+                               status.st_mtime_ns - 2 * 3600 * 10 ** 9))
 
     def assert_invalid(self, *paths):
         exc = self.assertRaises(account_files.Invalid, self.accounts, *paths)
@@ -104,7 +108,7 @@ class FileTestCase(AccountFilesTestCase):
         self.write(f"admin:{digest(b'new')}\nbob:{ADMIN}\n")
         self.assertEqual(['admin', 'bob'], self.names(accounts))
         self.assertNotEqual(before, accounts.current()['admin'].signature)
-        self.wait_for_new_timestamp()
+        self.settle()
         self.write(f'admin:{ADMIN}:ReadOnly\n')
         found = accounts.current(recheck=True)['admin']
         self.assertEqual('ReadOnly', found.role)
@@ -122,7 +126,7 @@ class FileTestCase(AccountFilesTestCase):
     def test_ignores_incomplete_lines(self):
         self.write(f'admin:{ADMIN}\nbob:{ADMIN}\n')
         accounts = self.accounts(self.path)
-        self.wait_for_new_timestamp()
+        self.settle()
         self.write(f'admin:{ADMIN}\nbob:{ADMIN[:20]}')
         self.assertEqual(['admin'], self.names(accounts))
         self.write('')
@@ -142,7 +146,7 @@ class FileTestCase(AccountFilesTestCase):
         # A last line without line end is valid after a while.
         self.write(f'ann:{ADMIN}')
         self.assertEqual([], self.names(accounts))
-        self.wait_for_new_timestamp()
+        self.settle()
         self.assertEqual(['ann'], self.names(accounts))
 
     def test_reads_last_line_without_line_end(self):
@@ -163,7 +167,7 @@ class FileTestCase(AccountFilesTestCase):
     def test_reads_file_only_after_changes(self):
         self.write(f'admin:{ADMIN}\n')
         accounts = self.accounts(self.path)
-        self.wait_for_new_timestamp()
+        self.settle()
         accounts.current(recheck=True)
         reads = self.useFixture(fixtures.MockPatchObject(
             account_files, '_read')).mock
@@ -252,7 +256,7 @@ class SecretTestCase(AccountFilesTestCase):
         self.mount(self.base, username=b'admin', password=b'secret')
         accounts = self.accounts(self.base)
         before = accounts.current()['admin']
-        self.wait_for_new_timestamp()
+        self.settle()
         self.mount(self.base, username=b'admin', password=b'secreu')
         after = accounts.current(recheck=True)['admin']
         self.assertNotEqual(before.signature, after.signature)
@@ -288,7 +292,7 @@ class SecretTestCase(AccountFilesTestCase):
         (self.base / 'password').write_text('secret')
         accounts = self.accounts(self.base)
         self.assertEqual(['admin'], self.names(accounts))
-        self.wait_for_new_timestamp()
+        self.settle()
         (self.base / 'username').write_text('other')
         self.assertEqual(['other'], self.names(accounts))
         # A new account whose role file is not written yet.
