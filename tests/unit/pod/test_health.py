@@ -158,14 +158,16 @@ class LoopTestCase(base.BaseTestCase):
 
         async def main():
             loop = asyncio.get_running_loop()
-            answers.append(await asyncio.to_thread(health.loop_problem, loop))
+            with mock.patch.object(health, 'LOOP_SECONDS', 30):
+                answers.append(
+                    await asyncio.to_thread(health.loop_problem, loop))
             asking = threading.Thread(
                 target=lambda: answers.append(health.loop_problem(loop)))
-            asking.start()
-            # The loop hangs until it has been asked.
-            asking.join(30)
+            with mock.patch.object(health, 'LOOP_SECONDS', 0.1):
+                asking.start()
+                # The loop hangs until it has been asked.
+                asking.join(30)
 
-        with mock.patch.object(health, 'LOOP_SECONDS', 0.1):
-            asyncio.run(main())
+        asyncio.run(main())
         self.assertEqual(
             ['', 'The event loop has not answered for 0.1 s'], answers)

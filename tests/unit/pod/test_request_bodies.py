@@ -3,6 +3,7 @@ import contextlib
 import socket
 
 from sushy_kubevirt.machine.media import upload_stream
+from sushy_kubevirt.pod import request_body
 from tests.unit.pod import http_case
 
 
@@ -63,13 +64,16 @@ class RequestBodyTestCase(http_case.HttpServerTestCase):
             self.assertIn(b'/y', self.answer(sock)[1])
 
     def test_long_body_is_passed_on_while_it_arrives(self):
-        # Neither do the deadlines of other requests apply to it.
-        self.set('REQUEST_SECONDS', 0.2)
         sock = self.receiving(length=6)
         for piece in (b'ab', b'c', b'def'):
             self.assertTrue(self.app.pieces.empty())
             sock.sendall(piece)
             self.assertEqual(len(piece), self.piece())
+            if piece == b'c':
+                # It has a deadline of its own.
+                [connection] = self.server._connections
+                self.wait_for(lambda: request_body._PIECE_SECONDS == round(
+                    connection.end - connection.since))
         self.assertEqual(200, self.answer(sock)[0])
         self.assertEqual(0, self.piece())
         sock.sendall(b'GET /y HTTP/1.1\r\nHost: x\r\n\r\n')
