@@ -2,7 +2,6 @@
 from concurrent import futures
 import dataclasses
 import threading
-import time
 from unittest import mock
 
 import fixtures
@@ -158,13 +157,14 @@ class EnrolmentTestCase(IronicTestCase):
 
     def test_parallel_nodes_are_bounded(self):
         found, active, lock = [], set(), threading.Lock()
+        together = threading.Barrier(3)
         create = self.ironic.create
 
         def created(kind, body):
             with lock:
                 active.add(body['name'])
                 found.append(len(active))
-            time.sleep(0.01)
+            together.wait(30)
             try:
                 with lock:
                     return create(kind, body)
