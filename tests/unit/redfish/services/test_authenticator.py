@@ -169,11 +169,11 @@ class AuthenticatorTestCase(base.BaseTestCase):
         begin = time.monotonic()
         for _ in range(1000):
             self.assert_accepted('admin', b'secret of Secret')
-        self.assertLess(time.monotonic() - begin, 5)
+        self.assertLess(time.monotonic() - begin, 30)
         self.assertTrue(guess.is_alive())
         # Without a free place, the answer is not delayed.
         self.assert_refused('admin', b'more')
-        self.assertLess(time.monotonic() - begin, 10)
+        self.assertLess(time.monotonic() - begin, 50)
         self.login.close()
         guess.join(10)
         self.assertEqual(0, self.login._held)

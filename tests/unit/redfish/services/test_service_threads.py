@@ -32,15 +32,20 @@ class ServiceThreadsTestCase(base.BaseTestCase):
     def test_what_waits_is_called_once(self):
         threads = service_threads.ServiceThreads()
         self.addCleanup(threads.close)
-        before = threading.active_count()
-        calls = queue.Queue()
+        before = set(threading.enumerate())
+        calls, running, go_on = queue.Queue(), threading.Event(), (
+            threading.Event())
+        self.addCleanup(go_on.set)
 
         def later():
             calls.put('later')
 
+        threads.run(lambda: (running.set(), go_on.wait(30)))
+        self.assertTrue(running.wait(30))
         for _ in range(50):
-            threads.run(later, 0.05)
-        self.assertEqual(before, threading.active_count())
+            threads.run(later)
+        self.assertEqual(set(), set(threading.enumerate()) - before)
+        threads.run(lambda: calls.put('end'))
+        go_on.set()
         self.assertEqual('later', calls.get(timeout=30))
-        threads.run(lambda: calls.put('end'), 0.1)
         self.assertEqual('end', calls.get(timeout=30))

@@ -316,13 +316,15 @@ class StreamsTestCase(base.BaseTestCase):
         two = self.open(all_, disconnect=full.set)
         three = self.open(all_, disconnect=done.set)
         one.terminate()
-        three.terminate()
+        with mock.patch('threading.Timer') as timer:
+            three.terminate()
         three.close()
         for _ in range(server_sent_events.MAX_QUEUE + 1):
             two.take(event_record.make(
                 event_registry.TEST, event_record.OTHER))
         self.assertTrue(stuck.wait(10))
         self.assertTrue(full.wait(10))
+        timer.call_args.args[1]()
         self.assertFalse(done.is_set())
 
     def test_ends_when_queue_is_full(self):
