@@ -357,11 +357,13 @@ class TestRedirects(ProbeTestCase):
         self.assertEqual([], target.requests)
 
     def test_redirect_to_closed_port(self):
-        with socket.create_server(('127.0.0.1', 0)) as other:
-            port = other.getsockname()[1]
-        server = self.redirecting_server(f'http://127.0.0.1:{port}/')
-        self.assertIn('refused', str(
-            self.refused('unreachable', server.url + '/a.iso')))
+        # Bound but not listening: no other program can listen there.
+        with socket.socket() as bound:
+            bound.bind(('127.0.0.1', 0))
+            server = self.redirecting_server(
+                f'http://127.0.0.1:{bound.getsockname()[1]}/')
+            self.assertIn('refused', str(
+                self.refused('unreachable', server.url + '/a.iso')))
 
     def test_connection_lost_during_tls_handshake(self):
         with socketserver.TCPServer(('127.0.0.1', 0),

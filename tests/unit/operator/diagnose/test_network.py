@@ -18,7 +18,7 @@ from tests.unit.operator import bodies
 from tests.unit.operator import cases
 from tests.unit.operator.diagnose import fakes
 
-SECONDS = 0.5
+SECONDS = 30
 ROOT = (b'HTTP/1.1 200 OK\r\nContent-Length: 27\r\n\r\n'
         b'{"RedfishVersion": "1.6.0"}')
 PONG = bytes.fromhex('0600ff06 000011be 40000010')
@@ -32,6 +32,12 @@ class ProbesTestCase(base.BaseTestCase):
         super().setUp()
         self.stack = contextlib.ExitStack()
         self.addCleanup(self.stack.close)
+        self.resend_after(2 * SECONDS)
+
+    def resend_after(self, seconds):
+        self.useFixture(fixtures.MonkeyPatch(
+            'sushy_kubevirt.operator.diagnose.probes._RESEND_SECONDS',
+            seconds))
 
     def tcp(self, answer):
         """Serve one connection.
@@ -48,8 +54,8 @@ class ProbesTestCase(base.BaseTestCase):
         threading.Thread(target=serve, daemon=True).start()
         return server.getsockname()[1]
 
-    def redfish(self, answer, tls=False):
-        return probes.redfish('127.0.0.1', self.tcp(answer), tls, SECONDS)
+    def redfish(self, answer, tls=False, seconds=SECONDS):
+        return probes.redfish('127.0.0.1', self.tcp(answer), tls, seconds)
 
     def test_redfish(self):
         sent = []
@@ -82,7 +88,7 @@ class ProbesTestCase(base.BaseTestCase):
             while True:
                 sock.sendall(b'x' * 65536)
         for answer in lambda sock: over.wait(), drip:
-            found = self.redfish(answer)
+            found = self.redfish(answer, seconds=0.5)
             self.assertTrue(found.reached)
             self.assertIn('has not answered', found.fault)
         self.assertIn('not a Redfish', self.redfish(pour).fault)
@@ -93,9 +99,11 @@ class ProbesTestCase(base.BaseTestCase):
         self.assertIsNone(found.certificate)
 
     def test_refused_connection(self):
-        with socket.create_server(('127.0.0.1', 0)) as server:
-            port = server.getsockname()[1]
-        found = probes.redfish('127.0.0.1', port, True, SECONDS)
+        # Bound but not listening: no other program can listen there.
+        with socket.socket() as bound:
+            bound.bind(('127.0.0.1', 0))
+            found = probes.redfish(
+                '127.0.0.1', bound.getsockname()[1], True, SECONDS)
         self.assertEqual((True, 'Connection refused'),
                          (found.reached, found.fault))
 
@@ -119,9 +127,9 @@ class ProbesTestCase(base.BaseTestCase):
         threading.Thread(target=serve, daemon=True).start()
         return server.getsockname()[1], got
 
-    def ipmi(self, *answers):
+    def ipmi(self, *answers, seconds=SECONDS):
         port, self.got = self.udp(*answers)
-        return probes.ipmi('127.0.0.1', port, SECONDS)
+        return probes.ipmi('127.0.0.1', port, seconds)
 
     def test_ipmi(self):
         self.assertEqual(probes.Answer(True), self.ipmi(PONG, CAPABILITIES))
@@ -146,13 +154,12 @@ class ProbesTestCase(base.BaseTestCase):
             self.assertIn(fault, found.fault)
 
     def test_silent_ipmi(self):
-        found = self.ipmi(None, None)
+        found = self.ipmi(None, None, seconds=0.5)
         self.assertEqual((False, 'it has not answered in 0 s'),
                          (found.reached, found.fault))
 
     def test_lost_datagram_is_sent_again(self):
-        self.useFixture(fixtures.MonkeyPatch(
-            'sushy_kubevirt.operator.diagnose.probes._RESEND_SECONDS', 0.05))
+        self.resend_after(0.05)
         self.assertEqual(probes.Answer(True),
                          self.ipmi(None, PONG, CAPABILITIES))
 
