@@ -2,6 +2,8 @@
 
 import queue
 import threading
+import time
+from unittest import mock
 
 from oslotest import base
 
@@ -23,8 +25,10 @@ class WorkerTestCase(base.BaseTestCase):
         return [self.calls.get(timeout=30) for _ in range(number)]
 
     def test_calls_functions_when_due(self):
-        self.put('late', 2, 0.05)
-        self.put('now', 1)
+        with mock.patch.object(delaying_queue.time, 'monotonic',
+                               return_value=time.monotonic()):
+            self.put('late', 2, 0.05)
+            self.put('now', 1)
         self.worker.start()
         self.assertEqual([1, 2], self.called(2))
 

@@ -21,7 +21,7 @@ class SharedClusterTestCase(base.BaseTestCase):
         for name in 'ab':
             self.api.put('virtualmachines', api.vm(name))
         self.options = options.Options(reconcile=False, watch_seconds=20,
-                                       read_deadline=3)
+                                       read_deadline=30)
         self.shared = cluster.SharedCluster(
             self.api.connection(), self.options, ('default',))
         self.shared.start()

@@ -32,7 +32,7 @@ class ManagerTestCase(base.BaseTestCase):
         self.addCleanup(server.stop)
         machines = cluster.Cluster(
             server.connection(), vm='default/a',
-            options=options.Options(reconcile=False, read_deadline=3))
+            options=options.Options(reconcile=False, read_deadline=30))
         self.addCleanup(machines.close)
         machines.wait_ready()
         watched = machines.media.volumes._watchers
