@@ -253,6 +253,10 @@ class WatchTestCase(cluster_case.ClusterTestCase):
         c = self.cluster(opts=cluster_case.STALE)
         self.until(lambda: c.machines() and self.api.watched())
         self.api.stop()
+        # Neither watch continues where it was.
+        self.until(lambda: 2 == len({
+            key.resource for key in c.client.calls
+            if key.verb == 'watch' and not key.code}))
         self.until(lambda: c.cache.stale)
         self.api.version = 5
         self.api.objects['virtualmachines'].clear()
