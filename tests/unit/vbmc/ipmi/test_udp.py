@@ -43,7 +43,7 @@ class PingTest(unittest.IsolatedAsyncioTestCase):
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
             sock.bind(('127.0.0.1', 0))
             result = asyncio.create_task(self.ping(
-                '127.0.0.1', sock.getsockname()[1], 0.4))
+                '127.0.0.1', sock.getsockname()[1], 6))
             for _twice in range(2):
                 data, address = await asyncio.to_thread(sock.recvfrom, 100)
             sock.sendto(packet.pong(packet.parse_ping(data)), address)
