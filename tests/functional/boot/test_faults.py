@@ -147,19 +147,22 @@ class FaultTestCase(boot_case.BootTestCase):
             machine.set_boot(PXE, ONCE)
             # Each fault hits both patches of the reconciler: the one that
             # restores the boot order, then that of the run strategy.
-            self.sandbox.do(machine.name, 'start')
             self.sandbox.fault(moment, verb='PATCH',
                                where=f'virtualmachines/{machine.name}$')
+            self.sandbox.do(machine.name, 'start')
             self.assertEqual(
                 'Pxe', self.sandbox.wait_boot(machine.name, 1)['class'])
             self.until('run strategy Always', lambda: self.strategy(
                 machine.name) == 'Always')
+            self.assertEqual([1], self.fault_hits())
             self.sandbox.clear_faults()
             self.sandbox.fault(moment, verb='PATCH',
                                where=f'virtualmachines/{machine.name}$')
             self.assertEqual('Hdd',
                              self.guest_reboots(machine, True)['class'])
             self.wait_restored(machine.name, spec)
+            self.assertEqual([1], self.fault_hits())
+            self.sandbox.clear_faults()
 
     def test_restores_while_watches_break(self):
         machine = self.machine('Manual')

@@ -71,8 +71,8 @@ class OnceTestCase(boot_case.BootTestCase):
         machine = self.machine('Manual')
         machine.set_boot(CD, ONCE)
         self.boot_new_vmi(machine, R.ON)
-        self.until('override disabled',
-                   lambda: machine.boot().enabled is DISABLED)
+        self.wait_override_removed(machine.name)
+        self.assertIs(DISABLED, machine.boot().enabled)
         devices = self.spec(machine.name)['template']['spec']['domain'][
             'devices']
         for device in devices['disks'] + devices['interfaces']:
@@ -304,6 +304,7 @@ class OnceTestCase(boot_case.BootTestCase):
                    lambda: machine.boot().enabled is DISABLED)
         self.sandbox.do(machine.name, 'stop')
         self.sandbox.wait_stopped(machine.name)
+        self.becomes(machine, OFF)
         self.stays(lambda: machine.power_state() is OFF, 0.3)
         self.assertEqual('Hdd', self.boot_new_vmi(machine, R.ON)['class'])
         self.wait_restored(machine.name, spec)

@@ -41,7 +41,7 @@ class OrderTestCase(machine_case.MachineTestCase):
     def wait_restored(self, name, template):
         self.until('original template',
                    lambda: self.template(name) == template)
-        self.assertEqual({}, self.annotations(name))
+        self.until('no annotations', lambda: not self.annotations(name))
 
 
 class BootOrderTestCase(OrderTestCase):

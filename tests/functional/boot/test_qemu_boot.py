@@ -69,6 +69,15 @@ class _Machine(qemu.QemuTestCase, base.SandboxTestCase):
         return self.emulator.system(self.uuid)['Boot'][
             'BootSourceOverrideEnabled']
 
+    def wait_override_removed(self):
+        """Wait until the next VMI boots without the one-time override.
+
+        The override reads as disabled a moment earlier.
+        """
+        self.until(lambda: self.override() == 'Disabled')
+        self.until(lambda: 'bootOrder' not in str(self.sandbox.vm(
+            self.name)['spec']['template']))
+
     def power(self, state):
         self.until(lambda: self.emulator.system(self.uuid)['PowerState']
                    == state, 90)
@@ -98,7 +107,7 @@ class RedfishTestCase(_Machine):
         mark = self.console.mark()
         self.emulator.reset(self.uuid, 'ForceRestart')
         mark = self.boots(qemu.ISO, mark)
-        self.until(lambda: self.override() == 'Disabled')
+        self.wait_override_removed()
         self.console.send_line('reboot')
         mark = self.boots(qemu.DISK, mark)
         if self.FIRMWARE == 'BIOS':
@@ -146,7 +155,7 @@ class RedfishTestCase(_Machine):
         self._kill()
         self.emulator.setUp()
         mark = self.boots(qemu.ISO)
-        self.until(lambda: self.override() == 'Disabled')
+        self.wait_override_removed()
         self._kill()
         self.console.send_line('reboot')
         self.boots(qemu.DISK, mark)
@@ -171,7 +180,7 @@ class RedfishTestCase(_Machine):
         if self.FIRMWARE == 'BIOS':
             # UEFI firmware tries every boot option for minutes.
             mark = self.boots(qemu.DISK)
-        self.until(lambda: self.override() == 'Disabled')
+        self.wait_override_removed()
         self.emulator.reset(self.uuid, 'ForceRestart')
         self.boots(qemu.DISK, mark)
         self.assertNotIn(IPXE, self.console.output[mark:])
@@ -235,12 +244,13 @@ class IpmiTestCase(_Machine):
         self.vbmcd.wait_answer(self.vbmcd.bmcs[self.name])
         self.ipmi('power', 'on')
         mark = self.boots(qemu.ISO)
-        self.until(lambda: self.override() == 'Disabled')
+        self.wait_override_removed()
         self.ipmi('power', 'reset')
         mark = self.boots(qemu.DISK, mark)
         self.ipmi('chassis', 'bootdev', 'cdrom')
         self.ipmi('power', 'cycle')
         mark = self.boots(qemu.ISO, mark)
+        self.wait_override_removed()
         self.console.send_line('reboot')
         mark = self.boots(qemu.DISK, mark)
         self.ipmi('power', 'soft')
