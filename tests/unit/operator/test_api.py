@@ -346,7 +346,9 @@ class ApiTestCase(unittest.IsolatedAsyncioTestCase):
 
         # Before the first watch, which a thread opens after the two events.
         self.server.rule('WATCH', '', (200, b'', None), 6)
-        with mock.patch.object(retry, 'pause', pause):
+        # However long the server takes to end them.
+        with (mock.patch.object(watcher, 'SHORTEST_WATCH', 60),
+              mock.patch.object(retry, 'pause', pause)):
             async with self.watching() as next_event:
                 await next_event()
                 await next_event()
