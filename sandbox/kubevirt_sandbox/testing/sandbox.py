@@ -319,6 +319,25 @@ class Sandbox(fixtures.Fixture):
                     f'{plural} {namespace}/{name} did not become as wanted in '
                     f'{timeout:g} s; last: {json.dumps(last)[:4000]}')
 
+    def wait_since(self, version, plural, name, condition,
+                   namespace=NAMESPACE, timeout=30):
+        """Wait until an object has met a condition, even if it does no more.
+
+        :param version: ``resourceVersion`` of the object before that.
+        :param condition: function of the object.
+        :param timeout: seconds.
+        :returns: the object that met the condition.
+        :raises AssertionError: the time is over.
+        """
+        query = {'fieldSelector': 'metadata.name=' + name, 'watch': 'true',
+                 'resourceVersion': version}
+        for event in self._watch(path(plural, namespace=namespace), query,
+                                 time.monotonic() + timeout):
+            if condition(event['object']):
+                return event['object']
+        raise AssertionError(f'{plural} {namespace}/{name} did not become as '
+                             f'wanted after version {version}')
+
     def _watch(self, where, query, deadline):
         """Yield the events of one watch until it ends or the deadline."""
         left = deadline - time.monotonic()

@@ -77,13 +77,16 @@ class ServeTest(ipmi_pod.PodTestCase):
         pod = self.pod()
         self.wait_ready(pod)
 
-        def annotation(name):
-            return self.sandbox.get('virtualmachines', self.name)[
-                'metadata'].get('annotations', {}).get(
-                    'sushy-kubevirt.openstack.org/' + name)
+        def annotation(name, vm=None):
+            vm = vm or self.sandbox.vm(self.name)
+            return vm['metadata'].get('annotations', {}).get(
+                'sushy-kubevirt.openstack.org/' + name)
 
+        version = self.sandbox.vm(self.name)['metadata']['resourceVersion']
         pod.ipmi('chassis', 'identify', '1')
-        self.assertEqual('Blinking', annotation('indicator'))
+        self.sandbox.wait_since(
+            version, 'virtualmachines', self.name,
+            lambda vm: annotation('indicator', vm) == 'Blinking')
         self.until(lambda: annotation('indicator') is None)
         pod.ipmi('chassis', 'identify', 'force')
         self.assertEqual('Lit', annotation('indicator'))

@@ -135,8 +135,10 @@ class CommandTestCase(operator.OperatorTestCase):
             meta = bmc.resource['metadata']
             self.assertNotIn('finalizers', meta)
             self.assertNotIn('annotations', meta)
-            self.assertEqual('1' if number == signal.SIGTERM else '2',
-                             self.metric(one, 'bmcs{reason="ServiceReady"}'))
+            # The operator's watch may be later than this test's.
+            self.until('BMCs', lambda: self.metric(
+                one, 'bmcs{reason="ServiceReady"}'),
+                '1' if number == signal.SIGTERM else '2')
             self.assertEqual('0', self.metric(one, 'queue_length'))
             self.assertNotEqual('0', self.metric(
                 one, 'reconciles_total{result="done"}'))
@@ -239,9 +241,10 @@ class CommandTestCase(operator.OperatorTestCase):
 
     def test_takeover_after_leader_ends(self):
         first, second = self.pair()
+        lease = self.lease()
         first.send(signal.SIGTERM)
-        # The Lease is released, so this does not wait for its end.
-        self.wait_takeover(second, LEASE - 1)
+        self.wait_takeover(second, 40)
+        operator.check_takeover(self.sandbox, lease)
         self.assertEqual(0, first.wait())
 
     def test_takeover_after_leader_is_killed(self):

@@ -268,9 +268,10 @@ class ReplicasTestCase(operator.OperatorTestCase):
         first = self.leader()
         # A pod that ends releases the Lease: the other one takes over at
         # once, not when the Lease expires in ten seconds or more.
+        lease = self.system.get('lease', operator.NAME)
         self.system('delete', 'pod', first, '--wait=false')
-        self.until('another', lambda: self.leader() not in (None, first),
-                   seconds=9)
+        self.until('another', lambda: self.leader() not in (None, first))
+        operator.check_takeover(self.sandbox, lease)
         self.bmc('second', 'box').ready()
         # After a kill, the other one takes over when the Lease expires.
         holder = self.holder()
