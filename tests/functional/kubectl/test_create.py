@@ -9,6 +9,7 @@ import yaml
 
 from kubevirt_sandbox.testing import process
 from tests.fixtures import kubectl_case
+from tests.fixtures import operator
 from tests.fixtures import terminal
 
 
@@ -74,6 +75,11 @@ class CreateTestCase(kubectl_case.KubectlCase):
             'authSecret']['name'])
 
     def test_says_why_it_is_not_ready(self):
+        self.kubectl.apply(operator.bmc_manifest('no-such-vm'))
+        # The operator may take longer to say so than the command waits.
+        self.until('condition', operator.Bmc(
+            self.kubectl, 'no-such-vm', 'admin', None).condition,
+            ('False', 'VirtualMachineNotFound'))
         text = self.refusal('create', 'no-such-vm', '--timeout', '3')
         self.assertIn('is not ready after 3 s: VirtualMachineNotFound', text)
 

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """``kubectl bmc list``: BMCs and their VMs, without a connection to them."""
 
+import os
+
 import yaml
 
 from tests.fixtures import kubectl_case
@@ -60,6 +62,8 @@ class ListTestCase(kubectl_case.KubectlCase):
 
     def test_output_that_nobody_reads(self):
         self.vm('box')
-        listing = self.start('list')
-        listing.stdout.close()
+        reader, writer = os.pipe()
+        os.close(reader)
+        listing = self.start('list', stdout=writer)
+        os.close(writer)
         self.assertEqual((1, b''), (listing.wait(60), listing.stderr.read()))

@@ -15,8 +15,10 @@ class LogTestCase(kubectl_case.KubectlCase):
 
     def test_entries(self):
         self.plugin('power', 'box', 'on', '--wait')
-        self.until('entry', lambda: 'VirtualMachineInstance started'
-                   in self.plugin('log', 'box'))
+        # The last ones of a start, in this order or the other.
+        for text in 'VirtualMachineInstance started', 'has powered on':
+            self.until('entry', lambda text=text: text in self.plugin(
+                'log', 'box'))
         lines = self.plugin('log', 'box').splitlines()
         times = [line.split()[0] for line in lines]
         self.assertEqual(sorted(times), times)

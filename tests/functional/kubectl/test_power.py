@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """``kubectl bmc power`` and ``boot``, and the way to a BMC."""
 
+from kubevirt_sandbox.testing import machines
 from tests.fixtures import kubectl_case
+from tests.fixtures import machine_case
 
 
 class PowerTestCase(kubectl_case.KubectlCase):
@@ -34,9 +36,16 @@ class PowerTestCase(kubectl_case.KubectlCase):
         self.assertIn('ErrorUnschedulable', text)
 
     def test_wait_that_takes_too_long(self):
+        vm = machines.vm('box', 'Always', self.namespace)
+        template = vm['spec']['template']
+        template['metadata']['annotations'] = {
+            machine_case.IGNORE_ACPI: 'true'}
+        template['spec']['terminationGracePeriodSeconds'] = 600
+        self.sandbox.create('virtualmachines', vm, self.namespace)
+        self.sandbox.wait_running('box', self.namespace)
         self.bmc().ready()
         self.assertIn(' after 0 s', self.refusal(
-            'power', 'box', 'on', '--wait', '--timeout', '0'))
+            'power', 'box', 'shutdown', '--wait', '--timeout', '0'))
 
     def test_shared_pod(self):
         for name in 'box', 'other':

@@ -20,6 +20,7 @@ class WebTestCase(kubectl_case.KubectlCase):
     def setUp(self):
         super().setUp()
         self.vm('box', 'Always')
+        self.sandbox.wait_running('box', self.namespace)
         self.box = self.bmc().ready()
 
     def open(self, *words, **variables):
@@ -89,8 +90,12 @@ class WebTestCase(kubectl_case.KubectlCase):
         self.kubectl('delete', 'pods', '-l', operator.LABEL + 'box')
         self.until('page', lambda: get().status_code, 200)
         self.kubectl('delete', 'vmbmc', 'box')
-        self.until('no page', lambda: get().status_code, 502)
-        self.assertIn('has no Service', get().text)
+
+        def answer():
+            found = get()
+            # Before that, that its pod is not ready.
+            return found.status_code, 'has no Service' in found.text
+        self.until('no page', answer, (502, True))
 
     def test_opens_a_browser(self):
         folder = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
