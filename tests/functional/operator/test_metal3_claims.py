@@ -136,6 +136,17 @@ class Claims(operator.OperatorTestCase):
         self.until('VMs', lambda: len(self.vms()), number, seconds)
         return self.vms()
 
+    def wait_seen(self):
+        """Wait until the operator has seen the changes of VMs so far.
+
+        It may see a later claim earlier, but not a later VM, for which it
+        makes a BMC.
+        """
+        name = f'seen-{len(self.kubectl.names("vm"))}'
+        self.vm(name)
+        self.kubectl('label', 'vm', name, 'metal3=true')
+        self.until('BMC', lambda: bool(self.kubectl.names('vmbmc', name)))
+
     def hosts(self):
         return self.infra.names('bmh')
 
@@ -238,6 +249,7 @@ class ClaimsTestCase(Claims):
         self.drop_claim('c0')
         self.until('another', lambda: len(self.vms_of('c2')), 1)
         self.infra('annotate', 'vm', 'small', LIMIT + '=2')
+        self.wait_seen()
         other_name = self.new_namespace()
         other = self.admin.within(other_name)
         self.policy(self.namespace, other_name)
@@ -295,6 +307,7 @@ class ClaimsTestCase(Claims):
         spec = self.infra.get('vm', first)['spec']
         self.merge('vm', 'small', {'spec': {'template': {'spec': {
             'domain': {'memory': {'guest': '2Gi'}}}}}})
+        self.wait_seen()
         self.claim('c1')
         second = next(iter({*self.wait_vms(2)} - {first}))
         self.assertEqual('2Gi', self.infra.get('vm', second)['spec'][
@@ -303,6 +316,7 @@ class ClaimsTestCase(Claims):
         self.drop_claim('c1')
         self.wait_vms(1)
         self.merge('vm', 'small', {'spec': {'dataVolumeTemplates': None}})
+        self.wait_seen()
         self.claim('c2')
         self.wait_event('NoTemplate', 'would share volume root', name='c2')
         self.infra('delete', 'vm', 'small')

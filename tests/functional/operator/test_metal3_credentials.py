@@ -90,7 +90,7 @@ class HostSecretTestCase(operator.OperatorTestCase):
                          'uid': host['uid']}]}}))
         self.until('warning', lambda: box.condition('SecretAvailable'),
                    ('True', 'SecretOwnedByHost'))
-        self.assertIn('SecretOwnedByHost', [
+        self.until('event', lambda: 'SecretOwnedByHost' in [
             one['reason'] for one in self.kubectl.get('events')['items']])
         self.kubectl('patch', 'secret', 'mine', '--type=merge', '-p',
                      '{"metadata": {"ownerReferences": null}}')

@@ -24,9 +24,11 @@ class HostsTestCase(hosts.Hosts, operator.OperatorTestCase):
         self.bmc('n0', 'n0', None)
         self.kubectl('label', 'vmbmc', 'n0', 'metal3=true')
         self.wait_condition('HostCreated')
+        # The operator may see the label after the BMC.
+        self.until('label', lambda: self.host()['metadata']['labels'].get(
+            'rack'), 'r1')
         made = self.host()
         self.assertEqual(self.mac, made['spec']['bootMACAddress'])
-        self.assertEqual('r1', made['metadata']['labels']['rack'])
         self.assertNotIn('other', made['metadata']['labels'])
         self.assertEqual(
             f'redfish-virtualmedia+https://n0-virtbmc.{self.namespace}.svc'
