@@ -322,6 +322,8 @@ class CommandTest(oslotest_base.BaseTestCase):
         self.config.write_text(
             f'[default]\nconfig_dir = {self.home}/x/vbmc\n'
             f'pid_file = {self.home}/master.pid\nserver_port = {self.port}\n'
+            # Milliseconds; the default of 5 s is short on a busy host.
+            'server_response_timeout = 30000\nserver_spawn_wait = 10000\n'
             f'[log]\nlogfile = {self.home}/log\n{text}')
         return process.environment(
             self.home, {'VIRTUALBMC_CONFIG': self.config})
@@ -364,7 +366,7 @@ class CommandTest(oslotest_base.BaseTestCase):
         add = subprocess.run(
             [process.BIN / 'vbmc', 'add', 'test', *LIBVIRT, '--port', '1623'],
             env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-            text=True, timeout=30)
+            text=True, timeout=60)
         self.assertEqual(0, add.returncode, add.stdout)
         for path, mode in (('x/vbmc', 0o700), ('x/vbmc/test', 0o700),
                            ('x/vbmc/test/config', 0o600)):

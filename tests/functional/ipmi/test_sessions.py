@@ -117,6 +117,7 @@ class LanLoginTest(SessionTestCase):
                       self.ipmi('mc', 'info'))
         self.ipmi('power', 'off')
         self.sandbox.wait_stopped('vm-0')
+        self.wait_power('off')
         self.assertRegex(self.ipmi('chassis', 'status'),
                          'System Power +: off')
         boots = len(self.sandbox.boots('vm-0'))

@@ -60,9 +60,12 @@ class SharedLogTest(LogTestCase):
         self.until(lambda: 'Started' in self.entries())
         self.daemon.ipmi('vm-0', 'raw', *'4 2 4 7 1 0x6f 1 0 0'.split())
         self.until(lambda: 'SelEntryAdded' in self.entries())
-        entries = self.entries()
-        self.until(lambda: len(self.sel()) == len(entries))
-        events = dict(zip(entries, self.sel()))
+
+        def both():
+            # Another event may come in between.
+            found = self.entries(), self.sel()
+            return len(found[0]) == len(found[1]) and found
+        events = dict(zip(*self.until(both)))
         self.assertEqual('Power Unit Power | Power off/down | Deasserted',
                          events['ResourcePoweredOn'])
         self.assertEqual('System Event Started | Informational | Asserted',
