@@ -109,10 +109,10 @@ class EntriesTest(base.VbmcdTestCase):
         config.write_text(kubeconfig.replace(
             self.sandbox.url, f'https://127.0.0.1:{self.port}'))
         config.chmod(0o600)
-        started = time.monotonic()
-        self.assertIn(f'127.0.0.1:{self.port}',
-                      self.refused('vm-0', '--kubeconfig', config))
-        self.assertLess(time.monotonic() - started, 20)
+        # Not vbmc, nor the daemon's own time limit.
+        self.assertIn(
+            f'The API server https://127.0.0.1:{self.port} does not answer',
+            self.refused('vm-0', '--kubeconfig', config))
         self.assertIn('no context nope',
                       self.refused('vm-0', '--context', 'nope'))
         self.assertIn('No such file',
@@ -127,9 +127,9 @@ class EntriesTest(base.VbmcdTestCase):
                 self.sandbox.url,
                 f'https://127.0.0.1:{silent.getsockname()[1]}'))
             config.chmod(0o600)
-            started = time.monotonic()
-            self.refused('vm-0', '--kubeconfig', config)
-            self.assertLess(time.monotonic() - started, 25)
+            self.assertRegex(
+                self.refused('vm-0', '--kubeconfig', config),
+                'The API server .* does not answer .* timed out')
 
     def test_add_refuses_invalid_arguments(self):
         self.assertIn('1 to 20 bytes',
