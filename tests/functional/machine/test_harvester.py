@@ -148,14 +148,14 @@ class PowerTestCase(HarvesterTestCase):
 
     def test_stop_is_refused_during_backup(self):
         for strategy in 'Always', 'RerunOnFailure':
-            machine = self.machine(strategy, self.bmc(write_deadline=1),
-                                   off=False)
+            machine = self.machine(strategy, off=False)
+            hasty = self.handle(self.bmc(write_deadline=4), machine.name)
             path = ('/apis/harvesterhci.io/v1beta1/namespaces/'
                     f'{sandbox.NAMESPACE}/virtualmachinebackups')
             self.sandbox.request('POST', path, {
                 'metadata': {'name': machine.name},
                 'status': {'sourceUID': machine.uid}}, expect=201)
-            error = self.assertRaises(errors.Unavailable, machine.reset,
+            error = self.assertRaises(errors.Unavailable, hasty.reset,
                                       R.FORCE_OFF)
             self.assertIn('has a backup in progress', str(error))
             self.assertIs(ON, machine.power_state())

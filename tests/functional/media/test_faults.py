@@ -318,7 +318,7 @@ class FaultTestCase(media_case.MediaTestCase):
 
         CDI would use the claim of an earlier DataVolume of the same name.
         """
-        bmc = self.bmc(write_deadline=1.5)
+        bmc = self.bmc(write_deadline=6)
         machine = self.machine(bmc=bmc)
         names = [f'{machine.name}-bmc-cd-{number}'
                  for number in range(3)]
