@@ -226,7 +226,7 @@ class GarbageTest(SessionTestCase):
         try:
             for _ in range(20):
                 # The flood displaces packets, which are soon sent again.
-                self.assertAlive(options=('-N', '1'))
+                self.assertAlive(options=vbmcd.OWN_WAIT)
         finally:
             stop.set()
             thread.join()

@@ -77,10 +77,13 @@ class Ipmi:
         self.name = name
 
     def power(self, what):
-        self.vbmcd.ipmi(self.name, 'chassis', 'power', what)
+        self._chassis('power', what)
 
     def once(self):
-        self.vbmcd.ipmi(self.name, 'chassis', 'bootdev', 'pxe')
+        self._chassis('bootdev', 'pxe')
+
+    def _chassis(self, *words):
+        self.vbmcd.ipmi(self.name, 'chassis', *words, options=vbmcd.OWN_WAIT)
 
     def is_on(self):
         return self.vbmcd.ipmi(self.name, 'power', 'status').endswith('on')
@@ -94,7 +97,7 @@ class Ipmi:
 
     def _assert_fails(self, reason, *words):
         with testtools.ExpectedException(AssertionError, '(?s).*' + reason):
-            self.vbmcd.ipmi(self.name, 'chassis', *words)
+            self._chassis(*words)
 
 
 class Faults:

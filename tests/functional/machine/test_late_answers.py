@@ -27,7 +27,7 @@ class LateAnswersTestCase(base.SandboxTestCase):
             # A command reads the objects once before its write.
             self.sandbox.fault('hang', verb='GET', where=OBJECTS, count=99,
                                after=2)
-            pod.ipmi(*line.split())
+            pod.ipmi(*line.split(), options=vbmcd.OWN_WAIT)
             self.sandbox.clear_faults()
         self.assertIn('bob', pod.ipmi('user', 'list'))
         self.assertIn('Force PXE', pod.ipmi('chassis', 'bootparam', 'get',
@@ -66,6 +66,7 @@ class LateAnswersTestCase(base.SandboxTestCase):
             'on'))
         self.sandbox.fault('silence', verb='PUT', where='/begun/stop')
         self.assertEqual('Chassis Power Control: Down/Off',
-                         bmc.ipmi('begun', 'power', 'off'))
+                         bmc.ipmi('begun', 'power', 'off',
+                                  options=vbmcd.OWN_WAIT))
         self.sandbox.clear_faults()
         self.sandbox.wait_stopped('begun')
