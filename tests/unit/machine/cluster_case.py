@@ -41,7 +41,7 @@ class ClusterTestCase(base.BaseTestCase):
             try:
                 if check():
                     return
-            except errors.Unavailable:
+            except (errors.Unavailable, errors.MachineNotFound):
                 pass
             self.assertLess(time.monotonic(), end, 'condition not met in time')
             time.sleep(0.01)

@@ -2,8 +2,10 @@
 """Machines of a cluster, and how they are found."""
 
 import threading
+from unittest import mock
 
 from sushy_kubevirt.kube import errors
+from sushy_kubevirt.machine import cluster
 from tests.unit.machine import api
 from tests.unit.machine import cluster_case
 
@@ -165,7 +167,8 @@ class ClusterTestCase(cluster_case.ClusterTestCase):
             0.05, self.api.put, ('virtualmachines', api.vm('b')))
         timer.start()
         self.addCleanup(timer.join)
-        self.assertEqual('b', c.machine('b').name)
+        with mock.patch.object(cluster, 'NEW_VM_WAIT_SECONDS', 30):
+            self.assertEqual('b', c.machine('b').name)
 
     def test_vmi_of_another_owner_is_ignored(self):
         machine = self.cluster().machine('a')
