@@ -98,6 +98,11 @@ class DeliveryTestCase(base.BaseTestCase):
             lambda: positions.put(list(self.delivery._subscribers)))
         return positions.get(timeout=30)
 
+    def suspended(self):
+        """Wait until subscription 'a' has been suspended or removed."""
+        while self.delivery._subscribers['a']._task is not None:
+            self.positions()
+
     def next_delivery(self):
         return Poster.sent.get(timeout=30)
 
@@ -198,6 +203,7 @@ class DeliveryTestCase(base.BaseTestCase):
         self.assertEqual(0, self.delivery.failures('a'))
         self.delivery.take(self.record('1'))
         self.store.calls.get(timeout=30)
+        self.suspended()
         self.assert_no_delivery()
         self.assertEqual(2, self.delivery.failures('a'))
         self.delivery.refresh()
@@ -214,6 +220,7 @@ class DeliveryTestCase(base.BaseTestCase):
         self.delivery.refresh()
         self.delivery.take(self.record('1'))
         self.store.calls.get(timeout=30)
+        self.suspended()
         self.assert_no_delivery()
         self.delivery.refresh()
         self.delivery.take(self.record('2'))
@@ -283,6 +290,7 @@ class DeliveryTestCase(base.BaseTestCase):
             self.delivery.refresh()
             self.delivery.take(self.record('1'))
             self.assertEqual(call, self.store.calls.get(timeout=30))
+            self.suspended()
             self.assert_no_delivery()
             self.delivery.take(self.record('2'))
             self.assert_no_delivery()
@@ -293,6 +301,7 @@ class DeliveryTestCase(base.BaseTestCase):
         self.delivery.refresh()
         self.delivery.take(self.record('1'))
         self.assertEqual('change', self.store.calls.get(timeout=30)[0])
+        self.suspended()
         self.assert_no_delivery()
         # The suspension ends before the next refresh, which never sees it.
         self.delivery.refresh()
