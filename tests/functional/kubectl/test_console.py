@@ -7,8 +7,7 @@ import termios
 from kubevirt_sandbox.testing import console as consoles
 from tests.fixtures import kubectl_case
 from tests.fixtures import operator
-
-_LOCAL = 3      # index in the attributes of termios
+from tests.fixtures import terminal
 
 
 class ConsoleTestCase(kubectl_case.KubectlCase):
@@ -19,21 +18,20 @@ class ConsoleTestCase(kubectl_case.KubectlCase):
         self.bmc().ready()
         self.sandbox.wait_running('box', self.namespace)
 
-    def attributes(self, terminal):
-        return termios.tcgetattr(terminal._fd)
+    def modes(self, started):
+        return termios.tcgetattr(started._fd)[terminal.LOCAL]
 
     def open(self):
         """Open the console in a terminal as a user has it."""
-        started = self.terminal('console', 'box')
-        attributes = self.attributes(started)
-        attributes[_LOCAL] |= termios.ECHO | termios.ICANON | termios.ISIG
-        termios.tcsetattr(started._fd, termios.TCSANOW, attributes)
+        started = self.terminal(
+            'console', 'box',
+            modes=termios.ECHO | termios.ICANON | termios.ISIG)
         started.wait(rb'Connected to the BMC of')
         return started
 
     def test_terminal(self):
         started = self.open()
-        self.assertFalse(self.attributes(started)[_LOCAL] & (
+        self.assertFalse(self.modes(started) & (
             termios.ECHO | termios.ICANON | termios.ISIG))
         started.say(b'hello', b'# ')
         # Keys of the guest, not of this terminal.
@@ -48,7 +46,7 @@ class ConsoleTestCase(kubectl_case.KubectlCase):
 
         started.send(b'~.')
         self.assertEqual(0, started.wait_end())
-        self.assertTrue(self.attributes(started)[_LOCAL] & termios.ECHO)
+        self.assertTrue(self.modes(started) & termios.ECHO)
 
     def test_restart_stop_and_loss_of_the_pod(self):
         started = self.open()
@@ -84,7 +82,7 @@ class ConsoleTestCase(kubectl_case.KubectlCase):
         self.kubectl('scale', 'deployment', 'box-virtbmc', '--replicas=0')
         self.kubectl('delete', 'vmbmc', 'box', '--wait=false')
         started.wait(rb'There is no BMC.*Trying again', mark)
-        self.assertTrue(self.attributes(started)[_LOCAL] & termios.ISIG)
+        self.assertTrue(self.modes(started) & termios.ISIG)
         # Of Ctrl+C, which is no key of the guest now.
         started.process.send_signal(signal.SIGINT)
         self.assertEqual(130, started.wait_end())
@@ -108,8 +106,7 @@ class ConsoleTestCase(kubectl_case.KubectlCase):
             started = self.open()
             started.process.send_signal(number)
             self.assertEqual(128 + number, started.wait_end())
-            self.assertTrue(
-                self.attributes(started)[_LOCAL] & termios.ECHO)
+            self.assertTrue(self.modes(started) & termios.ECHO)
 
     def test_too_many_consoles(self):
         first = [self.start('console', 'box') for _ in range(7)]
