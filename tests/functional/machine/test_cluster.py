@@ -333,7 +333,7 @@ class FaultTestCase(cluster_case.ClusterTestCase):
                 self.sandbox.clear_faults()
 
     def test_write_fails_at_deadline(self):
-        machine = self.machine(opts={'write_deadline': 1})
+        machine = self.machine(opts={'write_deadline': 4})
         self.sandbox.fault('503', verb='PATCH', where=machine.name,
                            count=10 ** 6)
         began = time.monotonic()

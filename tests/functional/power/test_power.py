@@ -155,10 +155,11 @@ class TransitionTestCase(machine_case.MachineTestCase):
             self.assertEqual(strategy, self.strategy(machine.name))
 
     def test_on_raises_unavailable_while_shutdown_hangs(self):
-        machine = self.machine('Manual', self.bmc(write_deadline=0.5),
-                               off=False, grace=600, annotations=IGNORES_ACPI)
+        machine = self.machine('Manual', off=False, grace=600,
+                               annotations=IGNORES_ACPI)
+        hasty = self.handle(self.bmc(write_deadline=4), machine.name)
         machine.reset(R.GRACEFUL_SHUTDOWN)
-        e = self.assertRaises(errors.Unavailable, machine.reset, R.ON)
+        e = self.assertRaises(errors.Unavailable, hasty.reset, R.ON)
         self.assertTrue(e.retry_after)
 
     def test_off_while_powering_on(self):

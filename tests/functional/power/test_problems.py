@@ -62,7 +62,7 @@ class LostNodeTestCase(ControllerCase):
         machine.reset(R.FORCE_OFF)
         self.assertIs(OFF, machine.power_state())
         self.assertEqual('NodeUnresponsive', machine.impairment().reason)
-        hasty = self.handle(self.bmc(write_deadline=1), name)
+        hasty = self.handle(self.bmc(write_deadline=4), name)
         self.sandbox.reset_stats()
         error = self.assertRaises(errors.Unavailable, hasty.reset, R.ON)
         self.assertIn('node does not respond', str(error))

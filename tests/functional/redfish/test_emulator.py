@@ -311,11 +311,11 @@ class TestOutage(redfish_case.RedfishTestCase):
     """The Kubernetes API is unavailable for some seconds."""
 
     SETTINGS = {'SUSHY_EMULATOR_KUBEVIRT_STALE_SECONDS': 1,
-                'SUSHY_EMULATOR_KUBEVIRT_WRITE_DEADLINE': 1}
+                'SUSHY_EMULATOR_KUBEVIRT_WRITE_DEADLINE': 4}
 
     def test_unavailable_during_outage(self):
         self.make()
-        self.sandbox.outage(5)
+        self.sandbox.outage(10)
         # A write needs the API; a read does when the cache is too old.
         for answer in (
                 self.emulator.reset(self.uuid, 'On', expect=503),
