@@ -276,7 +276,9 @@ class RestartTestCase(machine_case.MachineTestCase):
             machine.reset(R.GRACEFUL_RESTART)
             machine.reset(R.FORCE_RESTART)
             self.sandbox.wait_running(machine.name, other_than=uid)
-            self.assertEqual(strategy, self.strategy(machine.name))
+            # It is Manual for the restart.
+            self.until('run strategy', lambda: self.strategy(machine.name)
+                       == strategy)
 
     def test_force_restart_ends_hanging_shutdown(self):
         machine = self.machine('Manual', off=False, grace=600,
