@@ -106,6 +106,8 @@ class ConsoleTestCase(case.WebPodTestCase):
             'Your session has ended.')).to_be_visible()
         # Another view of the URL needs the login, too.
         self.page.go_back()
+        # Handlers of hashchange run before this task.
+        self.page.evaluate('new Promise((resolve) => setTimeout(resolve))')
         self.expect(self.page.get_by_label('User name')).to_be_visible()
         self.page.get_by_label('User name').fill('admin')
         self.page.get_by_label('Password').fill(self.pod.password)
@@ -135,6 +137,8 @@ class ConsoleTestCase(case.WebPodTestCase):
 
     def test_display_of_a_machine_without_one(self):
         self.page.get_by_role('link', name='Display').click()
+        # The console before has the same notice.
+        self.expect(self.page.locator('#screen')).to_have_count(1)
         self.notice('vm-0 is off')
         self.reset('On')
         self.notice('have no display')

@@ -38,7 +38,7 @@ class LogTestCase(case.WebPodTestCase):
         self.page.get_by_label('Search').fill('powered ON')
         self.expect(self.entries.filter(
             has_not_text='powered on')).to_have_count(0)
-        self.assertIn('q=powered', self.page.url)
+        self.expect(self.page).to_have_url(re.compile('q=powered'))
         # The URL has the filter.
         self.page.reload()
         self.expect(self.page.get_by_label('Search')).to_have_value(

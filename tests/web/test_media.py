@@ -270,11 +270,12 @@ class MediaTestCase(MediaCase):
         other = self.open_tab()
         other.allow_error('status of 404 .*/TaskService/Tasks/')
         self.log_in(other)
-        for view in 'Media', 'Tasks':
+        for view, region in ('Media', 'Virtual CD'), ('Tasks', 'Tasks'):
             for tab in self.tab, other:
                 tab.page.get_by_role('link', name=view, exact=True).click()
                 self.expect(tab.page.get_by_role(
-                    'progressbar')).to_be_visible()
+                    'region', name=region, exact=True).get_by_role(
+                        'progressbar').first).to_be_visible()
             self.hide(True)
             # What it had begun to read ends while the other one reads.
             self.wait_for_reads(other)

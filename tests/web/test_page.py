@@ -43,6 +43,8 @@ class PodTestCase(case.WebPodTestCase):
         self.log_in()
         self.log_in(other)
         self.page.get_by_role('button', name='Log out').click()
+        self.expect(self.page.get_by_text(
+            'You have logged out.')).to_be_visible()
         other.page.reload()
         self.expect(other.page.get_by_role(
             'button', name='Log out')).to_be_visible()

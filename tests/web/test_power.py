@@ -76,6 +76,7 @@ class PowerTestCase(case.WebPodTestCase):
         self.page.keyboard.press('Enter')
         self.expect(dialog).to_be_hidden()
         self.click('Power cycle')
+        self.expect(dialog).to_be_visible()
         self.page.keyboard.press('Escape')
         self.expect(dialog).to_be_hidden()
         self.click('Pause')
