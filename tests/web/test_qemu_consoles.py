@@ -50,7 +50,10 @@ class QemuConsoleTestCase(case.WebQemuTestCase):
         self.type('echo $((6 * 7))-answer\n')
         self.shows('42-answer')
         # The guest restarts; its console stays.
-        self.type('clear; reboot -f\n')
+        self.type('clear\n')
+        self.expect(self.page.locator('.xterm-rows')).not_to_contain_text(
+            qemu.DISK)
+        self.type('reboot -f\n')
         self.shows(qemu.DISK)
 
     def guest_reads(self, command):
@@ -68,6 +71,7 @@ class QemuConsoleTestCase(case.WebQemuTestCase):
         self.log_into_guest()
         self.shows('~ #')
         self.type(command + ' < /dev/tty1\n')
+        self.shows('< /dev/tty1')
         self.show_display()
 
     def show_display(self):
@@ -113,19 +117,23 @@ class QemuConsoleTestCase(case.WebQemuTestCase):
         self.until_read(f'got-{text}-')
         self.expect(send).not_to_have_attribute('aria-disabled', 'true')
         self.expect(field).to_be_focused()
-        self.expect(self.page.locator('.messages .bad')).to_have_count(0)
+        error = self.page.locator('.messages .bad')
+        self.expect(error).to_have_count(0)
+        typed = self.page.get_by_text(re.compile(r'Typed: \d+ of 500'))
         for stop in (self.button('Stop typing').click,
                      lambda: self.open_view('Serial console')):
             self.paste('x' * 500)
-            self.expect(self.page.get_by_text('Typed: 1')).to_be_visible()
+            self.expect(typed).to_be_visible()
             stop()
-            self.expect(self.page.locator('.messages .bad')).to_contain_text(
+            self.expect(error).to_contain_text(
                 re.compile(r'Only \d+ of 500 characters were typed'))
+            error.get_by_role('button').click()
+            self.expect(error).to_have_count(0)
         self.show_display()
         self.paste('y' * 500)
-        self.expect(self.page.get_by_text('Typed: 1')).to_be_visible()
+        self.expect(typed).to_be_visible()
         self.reset('ForceOff')
-        self.expect(self.page.locator('.messages .bad')).to_contain_text(
+        self.expect(error).to_contain_text(
             re.compile(r'Only \d+ of 500 characters were typed'))
 
     def test_keys_are_released(self):
