@@ -22,7 +22,8 @@ ARGUMENTS = {
 
 def urls(app, identity):
     """Yield (method, path) of all routes of one system."""
-    for rule in app.url_map.iter_rules():
+    app.test_client().get('/redfish')       # The first request adds routes.
+    for rule in list(app.url_map.iter_rules()):
         argument = system_access.system_argument(rule.rule)
         if argument is None:
             continue
