@@ -47,6 +47,7 @@ class BmcAccountTestCase(base.SandboxTestCase):
         del vm['spec']['template']['spec']['volumes'][1]
         vm = self.sandbox.create('virtualmachines', vm)
         self.uuid = machines.uuid_of(vm)
+        self.emulator.wait_system(self.uuid)
 
     def kubectl(self, *words, administrator=False):
         home = pathlib.Path(self.useFixture(fixtures.TempDir()).path)

@@ -183,9 +183,7 @@ class PowerTestCase(bmcs_case.BmcsTestCase):
                           lambda vm: vm is None)
         self.vm = self.sandbox.create('virtualmachines', machines.vm(
             self.name, 'Halted'))
-        self.until(lambda: self.emulator.request(
-            'GET', '/redfish/v1/Systems/' + machines.uuid_of(self.vm)
-        ).status_code == 200)
+        self.wait_visible()
         self.wait_power(sushy.POWER_STATE_OFF, 'off')
         self.ipmi('power', 'on')
         self.sandbox.wait_running(self.name)

@@ -371,8 +371,7 @@ class RedfishTestCase(Faults, base.SandboxTestCase):
     def make_bmc(self, vm):
         uuid = machines.uuid_of(vm)
         # After the faults of another test, its watch may still be paused.
-        self.until(lambda: self.emulator.request(
-            'GET', '/redfish/v1/Systems/' + uuid).status_code == 200)
+        self.emulator.wait_system(uuid)
         return Redfish(self, self.emulator, uuid)
 
     # The watches are the same for IPMI.

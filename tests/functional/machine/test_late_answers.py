@@ -43,6 +43,7 @@ class LateAnswersTestCase(base.SandboxTestCase):
         vm = self.sandbox.create('virtualmachines', machines.vm(
             'late', 'Halted'))
         identity = machines.uuid_of(vm)
+        bmc.wait_system(identity)
         values = {'AssetTag': 'rack 7', 'IndicatorLED': 'Lit',
                   'PowerRestorePolicy': 'AlwaysOff'}
         for name, value in values.items():

@@ -32,6 +32,7 @@ class DisplayTestCase(qemu.QemuTestCase, base.SandboxTestCase):
 
     def test_vnc_until_restart_and_other_client(self):
         self.make(run_strategy='Halted', watch=False)
+        self.emulator.wait_system(self.name)
         self.path = '/redfish/v1/Systems/' + self.emulator.system(
             self.name)['UUID']
         one = self.connect()
