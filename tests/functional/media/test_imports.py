@@ -24,15 +24,15 @@ class ImportTestCase(media_case.MediaTestCase):
     def test_every_bmc_shows_progress(self):
         machine = self.machine('Halted', change=media_case.drop_medium)
         url = self.url('size-8000000.iso')
-        self.slow('size-8000000', rate=4000000)
-        machine.insert_media('Cd', self.source(url))
-        medium = self.wait_state(machine, S.IMPORTING)
-        self.assertEqual(url, medium.url)
-        self.assertTrue(machine.cluster.media.wait(
-            lambda: machine.medium('Cd').progress, 5))
-        # Another process sees the same.
-        other = self.bmc().machine(machine.name)
-        self.wait_state(other, S.IMPORTING)
+        with self.images.hold('size-8000000'):
+            machine.insert_media('Cd', self.source(url))
+            medium = self.wait_state(machine, S.IMPORTING)
+            self.assertEqual(url, medium.url)
+            self.assertTrue(machine.cluster.media.wait(
+                lambda: machine.medium('Cd').progress, 30))
+            # Another process sees the same.
+            other = self.bmc().machine(machine.name)
+            self.wait_state(other, S.IMPORTING)
         self.wait_state(machine, S.READY)
         self.wait_state(other, S.READY)
         machine.eject_media('Cd')
@@ -50,13 +50,12 @@ class ImportTestCase(media_case.MediaTestCase):
             self.addCleanup(bmcs[-1].close)
         one, two = [self.handle(bmc, name)
                     for bmc, name in zip(bmcs, names)]
-        for machine in (one, two):
-            source = self.source()
-            self.slow(source.url, delay=0.5)
-            machine.insert_media('Cd', source)
-        self.assertEqual(
-            [(sandbox.NAMESPACE, one.medium('Cd').data_volume)],
-            list(bmcs[0].media.volumes._watchers))
+        with self.images.hold('.'):
+            for machine in (one, two):
+                machine.insert_media('Cd', self.source())
+            self.assertEqual(
+                [(sandbox.NAMESPACE, one.medium('Cd').data_volume)],
+                list(bmcs[0].media.volumes._watchers))
         for machine in (one, two):
             self.wait_state(machine, S.READY)
             machine.eject_media('Cd')
@@ -64,12 +63,11 @@ class ImportTestCase(media_case.MediaTestCase):
 
     def test_start_waits_for_import(self):
         machine = self.machine('Halted', change=media_case.drop_medium)
-        source = self.source()
-        self.slow(source.url, delay=1)
-        machine.insert_media('Cd', source)
-        machine.set_boot(boot.Target.CD, boot.Enabled.ONCE)
-        machine.reset(R.ON)
-        self.stays(lambda: not self.sandbox.boots(machine.name), 0.4)
+        with self.images.hold('.'):
+            machine.insert_media('Cd', self.source())
+            machine.set_boot(boot.Target.CD, boot.Enabled.ONCE)
+            machine.reset(R.ON)
+            self.stays(lambda: not self.sandbox.boots(machine.name), 0.4)
         booted = self.sandbox.wait_boot(machine.name, 1)
         self.assertEqual('cdrom:cd', booted['device'])
         self.assertIsNone(machine.problem())

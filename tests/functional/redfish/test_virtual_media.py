@@ -353,30 +353,29 @@ class TestHttpBoot(virtual_media_case.MediaTestCase):
 
 class TestTasks(virtual_media_case.MediaTestCase):
 
-    def start(self, **slow):
+    def start(self, url=None):
         """Insert with a task; return the response."""
-        self.slow(self.url(), **(slow or {'delay': 0.5}))
-        return self.insert(expect=202,
-                           headers={'Prefer': 'respond-async'})
+        return self.insert(url, 202, {'Prefer': 'respond-async'})
 
     def test_task_is_polled_to_its_end(self):
         self.make()
-        answer = self.start()
-        monitor = answer.headers['Location']
-        task = answer.json()
-        self.assertEqual(f'Import of {self.name}.iso', task['Name'])
-        seen = set()
 
-        def finished():
+        def poll():
             answer = self.emulator.request('GET', monitor)
             if answer.status_code == 202:
-                seen.add(answer.json()['TaskState'])
+                self.assertIn(answer.json()['TaskState'],
+                              ('Starting', 'Running'))
                 self.assertIn('Retry-After', answer.headers)
-                return False
-            return answer
-        answer = self.until(finished)
-        self.assertEqual(204, answer.status_code)
-        self.assertTrue(seen <= {'Starting', 'Running'} and seen)
+            return answer.status_code
+
+        with self.images.hold(self.name):
+            answer = self.start()
+            monitor = answer.headers['Location']
+            task = answer.json()
+            self.assertEqual(f'Import of {self.name}.iso', task['Name'])
+            self.assertEqual(202, poll())
+        self.assertEqual(204, self.until(
+            lambda: (code := poll()) != 202 and code))
         body = self.emulator.request('GET', task['@odata.id']).json()
         self.assertEqual(('Completed', 100),
                          (body['TaskState'], body['PercentComplete']))
@@ -388,41 +387,42 @@ class TestTasks(virtual_media_case.MediaTestCase):
 
     def test_task_progress(self):
         self.make()
-        size = 2000000
-        url = self.url(f'size-{size}-{self.name}.iso')
-        self.slow(url, rate=size)
-        answer = self.insert(url, 202, {'Prefer': 'respond-async'})
         seen = []
 
-        def finished():
-            body = self.emulator.request(
-                'GET', answer.json()['@odata.id']).json()
+        def state():
+            body = self.emulator.request('GET', path).json()
             seen.append(body['PercentComplete'])
-            return body['TaskState'] == 'Completed'
-        self.until(finished)
+            return body['TaskState']
+
+        with self.images.hold(self.name):
+            path = self.start(self.url(f'size-2000000-{self.name}.iso')
+                              ).json()['@odata.id']
+            self.until(lambda: state() == 'Running' and 0 < seen[-1] < 100)
+        self.until(lambda: state() == 'Completed')
         self.assertEqual(sorted(seen), seen)
-        self.assertTrue([each for each in seen if 0 < each < 100], seen)
         self.eject()
 
     def test_sushy_polls_task(self):
         self.make()
-        monitor = self.start().headers['Location']
-        root = sushy.Sushy(self.emulator.url + '/redfish/v1/')
-        [task] = root.get_task_service().tasks.get_members()
-        self.assertIn(task.task_state, (sushy.TASK_STATE_STARTING,
-                                        sushy.TASK_STATE_RUNNING))
-        watch = root.get_task_monitor(monitor)
-        self.assertTrue(watch.is_processing)
+        with self.images.hold(self.name):
+            monitor = self.start().headers['Location']
+            root = sushy.Sushy(self.emulator.url + '/redfish/v1/')
+            [task] = root.get_task_service().tasks.get_members()
+            self.assertIn(task.task_state, (sushy.TASK_STATE_STARTING,
+                                            sushy.TASK_STATE_RUNNING))
+            watch = root.get_task_monitor(monitor)
+            self.assertTrue(watch.is_processing)
         self.until(lambda: not watch.check_is_processing)
         self.eject()
 
     def test_cancelled_task(self):
         self.make()
         for part in 'TaskMonitor', '@odata.id':
-            task = self.start(delay=5).json()
-            self.emulator.request('DELETE', task[part], expect=204)
-            self.assertFalse(self.read()['Inserted'])
-            self.wait_clean()
+            with self.images.hold(self.name):
+                task = self.start().json()
+                self.emulator.request('DELETE', task[part], expect=204)
+                self.assertFalse(self.read()['Inserted'])
+                self.wait_clean()
 
     def test_unknown_task_is_not_found(self):
         self.emulator.request(
