@@ -56,6 +56,18 @@ def vmi_ended(vmi: objects.VirtualMachineInstance) -> WaitCondition:
         now.vmi is None or now.vmi['metadata']['uid'] != uid))
 
 
+def vmi_stopped(vmi: objects.VirtualMachineInstance) -> WaitCondition:
+    """Return the `WaitCondition` that a VMI which is being stopped has ended.
+
+    It is also met if the VMI is not being stopped: it is read after the VM,
+    and another client may have started the VM in between.
+    """
+    ended = vmi_ended(vmi)
+    return dataclasses.replace(ended, met=lambda now: (
+        ended.met(now)
+        or vm_state.is_active(now.vmi) and not now.stopping()))
+
+
 def vmi_seen() -> WaitCondition:
     """Return the `WaitCondition` that KubeVirt has observed the VMI.
 

@@ -100,7 +100,7 @@ def _on_step(machine: protocols.Machine, state: vm_state.VmState
         return _start(machine, state)
     if state.stopping():
         # KubeVirt accepts a start only when the VMI is gone.
-        return power_action.vmi_ended(vmi)
+        return power_action.vmi_stopped(vmi)
     return None
 
 

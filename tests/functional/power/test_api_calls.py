@@ -8,8 +8,12 @@ import collections
 from concurrent import futures
 import threading
 
+import fixtures
+
+from sushy_kubevirt.kube import api_resources
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.machine import boot
+from sushy_kubevirt.machine import power_on_off
 from sushy_kubevirt.machine import power_state
 from tests.fixtures import machine_case
 from tests.fixtures import media_case
@@ -290,6 +294,27 @@ class TwoBmcsTestCase(machine_case.MachineTestCase):
                            == boots + 1, 0.2)
                 machine.reset(R.FORCE_OFF)
                 self.becomes(machine, OFF)
+
+    def test_on_between_the_reads_of_another_on(self):
+        """Which has read the VM as it was, but the new VMI."""
+        self.useFixture(fixtures.MockPatchObject(
+            power_on_off, '_start_cached', lambda machine, state: None))
+        machine = self.machine('Halted')
+        other = self.bmc().machine(machine.name)
+        client = other.cluster.client
+        read = client.get
+
+        def get(resource, *key):
+            if resource is api_resources.VMI:
+                client.get = read
+                machine.reset(R.ON)
+                self.sandbox.wait_running(machine.name)
+            return read(resource, *key)
+
+        client.get = get
+        other.reset(R.ON)
+        self.assertIs(ON, other.power_state())
+        self.assertEqual(1, len(self.sandbox.boots(machine.name)))
 
     def test_on_and_boot_override(self):
         # Whichever is first: the override is in effect in one boot.
