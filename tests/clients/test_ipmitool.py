@@ -91,6 +91,8 @@ class IpmitoolTestCase(case.ClientTestCase):
     def test_event_log(self):
         self.power('On')
         self.power('Off')
+        # It is logged in the background.
+        self.until(lambda: 'Power' in self.ipmi('sel', 'list'))
         self.contains('sel info', 'Entries')
         self.contains('sel list', 'Power')
         self.contains('sel elist', 'Power')

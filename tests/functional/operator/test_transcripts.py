@@ -252,7 +252,7 @@ class TranscriptTestCase(transcript_case.TranscriptCase):
         self.assertEqual(('True', 'SecondServiceNameTaken'),
                          bmc.condition('EndpointReady'))
         self.assertIn('Service rack9-virtbmc', bmc.message('EndpointReady'))
-        self.assertIn('SecondServiceNameTaken', [
+        self.until('Event', lambda: 'SecondServiceNameTaken' in [
             one['reason'] for one in self.default.get(
                 'events', '--field-selector',
                 'involvedObject.name=rack9-bmc')['items']])

@@ -158,8 +158,11 @@ class ProblemTestCase(machine_case.MachineTestCase):
         machine.reset(R.FORCE_OFF)
         self.until('no VMI', lambda: self.uid(machine.name) is None)
         self.stays(lambda: self.uid(machine.name) is None)
+        # The watches may show it later.
+        self.assertTrue(machine.wait(
+            lambda state: power_state.of(state) is OFF
+            and power_state.problem(state) is None, 15), machine.state())
         self.assertIsNone(machine.problem())
-        self.assertIs(OFF, machine.power_state())
 
     def test_unschedulable(self):
         if not self.sandbox.has_scheduler():

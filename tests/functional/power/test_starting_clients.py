@@ -143,8 +143,9 @@ class SlowStartTestCase(StartingTestCase):
         if boots and self.sandbox.external:
             self.skipTest('needs a cluster whose VMs start more slowly')
         self.assertEqual([], boots)
-        self.assertIn(self.emulator.system(machines.uuid_of(self.vm))[
-            'PowerState'], ('PoweringOn', 'PoweringOff'))
+        # Its watch may show later what the daemon has done.
+        self.until(lambda: self.emulator.system(machines.uuid_of(self.vm))[
+            'PowerState'] in ('PoweringOn', 'PoweringOff'))
 
     def assert_boots_once(self, firmware):
         """Check that the machine boots once, with the latest firmware, and
