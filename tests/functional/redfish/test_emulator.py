@@ -22,6 +22,9 @@ class TestReads(redfish_case.RedfishTestCase):
         vm = self.make('RerunOnFailure')
         self.sandbox.wait_running(self.name)
         self.wait_power('On')
+        # Whether there is CDI is looked up in the background.
+        self.until(lambda: 'UefiHttp' in self.emulator.system(self.uuid)[
+            'Boot']['BootSourceOverrideTarget@Redfish.AllowableValues'])
         system = self.sushy()
         self.assertEqual(self.uuid, system.uuid)
         self.assertEqual(self.name, system.name)

@@ -240,15 +240,18 @@ class TestMediaWithoutHotplug(virtual_media_case.MediaTestCase):
 
 class TestHttpBoot(virtual_media_case.MediaTestCase):
 
+    def make(self):
+        super().make()
+        # Whether there is CDI is looked up in the background.
+        self.until(lambda: 'UefiHttp' in self.emulator.system(self.uuid)[
+            'Boot']['BootSourceOverrideTarget@Redfish.AllowableValues'])
+
     def patch(self, expect=204, **boot):
         return self.emulator.request('PATCH', self.path, {'Boot': boot},
                                      expect=expect)
 
     def test_http_boot_once(self):
         self.make()
-        body = self.emulator.system(self.uuid)['Boot']
-        self.assertIn('UefiHttp', body[
-            'BootSourceOverrideTarget@Redfish.AllowableValues'])
         self.patch(BootSourceOverrideTarget='UefiHttp',
                    BootSourceOverrideEnabled='Once',
                    BootSourceOverrideMode='UEFI', HttpBootUri=self.url())
