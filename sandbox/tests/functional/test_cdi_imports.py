@@ -112,7 +112,8 @@ class ImportTest(cdi.CdiTestCase):
         # So small that it arrives at once.
         url = self.web.put('/slow.iso', os.urandom(5000))
         self.cluster.request('POST', '/sandbox/imports', {
-            'url': 'slow.iso$', 'rate': 2500}, expect=204)
+            # In five seconds, of which a pause may take some.
+            'url': 'slow.iso$', 'rate': 1000}, expect=204)
         self.addCleanup(self.cluster.request, 'DELETE', '/sandbox/imports')
         name = self.create_volume(url)
         volume = self.wait_volume(name, lambda volume: '%' in volume.get(

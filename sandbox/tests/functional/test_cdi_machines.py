@@ -182,7 +182,8 @@ class WithoutCdiTest(cdi.CdiTestCase):
         body = self.describe()
         body['metadata']['name'] = name
         cluster.create('virtualmachines', body)
-        cluster.request('POST', '/sandbox/cdi', {'seconds': 1}, expect=201)
+        # Longer than a pause between the next calls.
+        cluster.request('POST', '/sandbox/cdi', {'seconds': 5}, expect=201)
         cluster.request('POST', '/sandbox/cdi', {}, expect=409)
         verb = ('/apis/subresources.kubevirt.io/v1/namespaces/'
                 f'{sandbox.NAMESPACE}/virtualmachines/{name}/start')

@@ -33,7 +33,8 @@ class _StartsTestCase(kubevirt.KubeVirtTestCase):
 
 class StartingTest(_StartsTestCase):
 
-    BOOT_SECONDS = 4
+    # Longer than a test takes to restart a VM that has just got its VMI.
+    BOOT_SECONDS = 8
 
     def test_restart_before_guest_runs_delays_next_start(self):
         for run in ('Always', 'RerunOnFailure'):
