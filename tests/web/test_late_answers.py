@@ -124,6 +124,19 @@ class LateTestCase(case.WebPodTestCase):
         self.page.get_by_role('button', name='Force off').click()
         self.expect(self.page.get_by_role('dialog')).to_be_visible()
 
+    def test_question_follows_the_state_that_is_shown(self):
+        self.log_in()
+        self.expect(self.power).to_have_text('Off')
+        # Without events the buttons are not drawn again.
+        self.hide(True)
+        self.pod.request('POST', RESET, {'ResetType': 'On'}, 204)
+        self.until(lambda: self.pod.request(
+            'GET', SYSTEM).json()['PowerState'] == 'On')
+        self.save('tag')
+        self.expect(self.power).to_have_text('On')
+        self.page.get_by_role('button', name='Force off').click()
+        self.expect(self.page.get_by_role('dialog')).to_be_visible()
+
     def test_focus_is_in_the_present_view(self):
         self.log_in()
         self.expect(self.power).to_be_visible()

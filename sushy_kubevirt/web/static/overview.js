@@ -43,7 +43,8 @@ function powerPanel(heading) {
     note(),
     h('div', {class: 'buttons'}, may('ConfigureComponents')
       ? data.kinds.map((kind) => button(t(`reset.${kind}`), async () => {
-        if (INTERRUPTS.includes(kind) && data.state !== 'Off'
+        // The heading may have been read after these buttons.
+        if (INTERRUPTS.includes(kind) && heading.system.PowerState !== 'Off'
             && !await confirm(t(`confirm.${kind}`, {name: data.name}),
               t(`reset.${kind}`))) {
           return;
