@@ -135,8 +135,10 @@ class DiagnoseTestCase(DiagnoseCase):
                 'podSelector': {}, 'policyTypes': ['Ingress']}})
         [pod] = self.kubectl.get('pods')['items']
         for pid in processes.with_environment(pod['metadata']['uid']):
-            os.kill(pid, signal.SIGSTOP)
-            self.addCleanup(self.resume, pid)
+            # Some processes are short-lived.
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGSTOP)
+                self.addCleanup(self.resume, pid)
         # Outside of the cluster, it would be usual that no datagram comes.
         code, found = self.diagnose(self.of(),
                                     KUBERNETES_SERVICE_HOST='inside')
