@@ -167,6 +167,7 @@ class TestRequests(base.RedfishTestCase):
         self.assertIn('PayloadTooLarge', error['code'])
 
     def test_truncated_chunk_gets_400(self):
+        self.client.get('/redfish')     # The first request adds the routes.
         with self.app.test_request_context(
                 self.path, method='PATCH', content_type='application/json',
                 environ_overrides={
