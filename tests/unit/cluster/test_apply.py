@@ -201,12 +201,15 @@ class ApplyTestCase(base.BaseTestCase):
         def late(event, plural, name):
             if plural != BMCS:
                 return publish(event, plural, name)
-            threading.Timer(0.3, finish, (event, plural, name)).start()
+            threading.Timer(0.3, deliver, (event, plural, name)).start()
 
-        def finish(*event):
-            self.api._publish = publish
+        def deliver(*event):
             publish(*event)
-            finished.append(event)
+            threading.Timer(0.3, finish).start()
+
+        def finish():
+            self.api._publish = publish
+            finished.append(True)
             self.api.change(BMCS, 'tk0', nodes.ready)
 
         self.api._publish = late
@@ -217,7 +220,7 @@ class ApplyTestCase(base.BaseTestCase):
         finished = []
         result = self.apply(self.cluster(1, bmc={'ipmi': {}}))
         self.assertEqual(['tk0'], result.ready)
-        self.assertEqual(1, len(finished))
+        self.assertEqual([True], finished)
 
     def test_node_that_is_never_ready(self):
         self.api.controller = None
