@@ -146,7 +146,8 @@ class FileTestCase(AccountFilesTestCase):
         # A last line without line end is valid after a while.
         self.write(f'ann:{ADMIN}')
         self.assertEqual([], self.names(accounts))
-        self.settle()
+        self.useFixture(fixtures.MockPatchObject(
+            account_files, '_SETTLE_SECONDS', 0))
         self.assertEqual(['ann'], self.names(accounts))
 
     def test_reads_last_line_without_line_end(self):
