@@ -449,6 +449,7 @@ class ApiTestCase(unittest.IsolatedAsyncioTestCase):
                 await asyncio.sleep(0.01)
         # Another request does not wait for it.
         await self.api.get(api_resources.VM, 'default', 'a')
+        self.assertFalse(request.done())
         request.cancel()
         await asyncio.gather(request, return_exceptions=True)
 
