@@ -6,6 +6,7 @@ import gc
 import json
 import queue
 import threading
+import time
 
 import fixtures
 from oslotest import base
@@ -100,7 +101,9 @@ class DeliveryTestCase(base.BaseTestCase):
 
     def suspended(self):
         """Wait until subscription 'a' has been suspended or removed."""
+        end = time.monotonic() + 30
         while self.delivery._subscribers['a']._task is not None:
+            self.assertLess(time.monotonic(), end)
             self.positions()
 
     def next_delivery(self):
