@@ -43,6 +43,11 @@ class RedfishTestCase(base.BaseTestCase):
         body.pop('@odata.etag', None)
         return body
 
+    def rules(self):
+        """Return the routes, which the first request adds."""
+        self.client.get('/redfish')
+        return list(self.app.url_map.iter_rules())
+
     def send(self, method, more, body, code, **options):
         """Send a body; return the JSON body of the response, if any."""
         answer = self.client.open(self.path + more, method=method,
