@@ -46,7 +46,7 @@ class FirstViewTestCase(case.WebPodTestCase):
         self.expect(self.page.locator('#power')).to_be_visible()
         session = self.page.evaluate('JSON.stringify(sessionStorage)')
         self.tab.allow_error('status of 40[14]')
-        # The page would notice the end, and forget the session.
+        # An open page would notice the end, and forget its session.
         self.page.goto('data:text/html,')
         for one in self.pod.request('GET', SESSIONS).json()['Members']:
             self.pod.request('DELETE', one['@odata.id'], expect=204)

@@ -164,7 +164,7 @@ class LateTestCase(case.WebPodTestCase):
         self.expect(self.page.get_by_label('Asset tag')).to_be_visible()
 
     def test_logout_from_a_session_that_has_ended(self):
-        # Without answers it learns nothing of the end.
+        # Without answers the page does not learn that its session has ended.
         self.page.route(
             re.compile(r'/redfish/v1/(?!Systems\?|SessionService|Account)'),
             lambda route: None)
@@ -227,7 +227,7 @@ class LateTestCase(case.WebPodTestCase):
     def test_selection_in_the_log_stays(self):
         self.pod.request('POST', RESET, {'ResetType': 'On'}, 204)
         self.sandbox.wait_running('vm-0')
-        # Another entry draws the list again.
+        # A new entry would draw the list again, without the selection.
         entries = self.pod.request(
             'GET', SYSTEM + '/LogServices/Events/Entries', expect=200).json()
         self.page.route('**/Entries',

@@ -33,8 +33,8 @@ class ServiceThreadsTestCase(base.BaseTestCase):
         threads = service_threads.ServiceThreads()
         self.addCleanup(threads.close)
         before = set(threading.enumerate())
-        calls, running, go_on = queue.Queue(), threading.Event(), (
-            threading.Event())
+        calls = queue.Queue()
+        running, go_on = threading.Event(), threading.Event()
         self.addCleanup(go_on.set)
 
         def later():
