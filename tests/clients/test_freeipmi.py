@@ -334,8 +334,8 @@ class FreeipmiTestCase(freeipmi.FreeipmiTestCase):
         entries = '/redfish/v1/Systems/1/LogServices/Events/Entries'
 
         def power_offs():
-            return sum(one['MessageId'].endswith('.ResourcePoweredOff')
-                       for one in self.get(entries)['Members'])
+            return sum(entry['MessageId'].endswith('.ResourcePoweredOff')
+                       for entry in self.get(entries)['Members'])
 
         self.power('On')
         before = power_offs()

@@ -109,7 +109,7 @@ class EntriesTest(base.VbmcdTestCase):
         config.write_text(kubeconfig.replace(
             self.sandbox.url, f'https://127.0.0.1:{self.port}'))
         config.chmod(0o600)
-        # Not vbmc, nor the daemon's own time limit.
+        # The text shows that neither vbmc nor the daemon has run out of time.
         self.assertIn(
             f'The API server https://127.0.0.1:{self.port} does not answer',
             self.refused('vm-0', '--kubeconfig', config))

@@ -244,7 +244,8 @@ class LossTest(SessionTestCase):
         lost = []
 
         def lose(number):
-            # That to the command is the first one after its API call.
+            # The response to the command is the first one after the API
+            # call, those to the login come before.
             if len(lost) == 2 or 'restart' not in str(
                     self.sandbox.stats()['calls']):
                 return False

@@ -61,11 +61,11 @@ class SharedLogTest(LogTestCase):
         self.daemon.ipmi('vm-0', 'raw', *'4 2 4 7 1 0x6f 1 0 0'.split())
         self.until(lambda: 'SelEntryAdded' in self.entries())
 
-        def both():
-            # Another event may come in between.
-            found = self.entries(), self.sel()
-            return len(found[0]) == len(found[1]) and found
-        events = dict(zip(*self.until(both)))
+        def logs():
+            entries, records = self.entries(), self.sel()
+            # There may be an event between the two reads.
+            return len(entries) == len(records) and (entries, records)
+        events = dict(zip(*self.until(logs)))
         self.assertEqual('Power Unit Power | Power off/down | Deasserted',
                          events['ResourcePoweredOn'])
         self.assertEqual('System Event Started | Informational | Asserted',

@@ -41,7 +41,8 @@ class SensorsTest(StorageTestCase):
                **dict.fromkeys(('OS Boot', 'Watchdog', 'CD', 'USB Stick',
                                 'Node', 'Disks'), '')}
         self.assertEqual(off, self.states())
-        # Nothing is restored afterwards, as it is persistent.
+        # Persistent: the BMC would remove a one-time override with API calls
+        # when the VM has started, perhaps while they are counted.
         self.ipmi('chassis', 'bootdev', 'pxe', 'options=persistent')
         self.ipmi('power', 'on')
         self.sandbox.wait_boot(name, 1)

@@ -15,7 +15,7 @@ class LogTestCase(kubectl_case.KubectlCase):
 
     def test_entries(self):
         self.plugin('power', 'box', 'on', '--wait')
-        # The last ones of a start, in this order or the other.
+        # The last two entries of a start; either may come first.
         for text in 'VirtualMachineInstance started', 'has powered on':
             self.until('entry', lambda text=text: text in self.plugin(
                 'log', 'box'))

@@ -92,9 +92,9 @@ class WebTestCase(kubectl_case.KubectlCase):
         self.kubectl('delete', 'vmbmc', 'box')
 
         def answer():
-            found = get()
-            # Before that, that its pod is not ready.
-            return found.status_code, 'has no Service' in found.text
+            response = get()
+            # It says that the pod is not ready until the Service is deleted.
+            return response.status_code, 'has no Service' in response.text
         self.until('no page', answer, (502, True))
 
     def test_opens_a_browser(self):

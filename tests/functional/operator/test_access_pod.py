@@ -155,7 +155,7 @@ class PodAccountTestCase(access_case.AccessTestCase):
             'application/json', '-d', '{"DeliveryRetryAttempts": 4}').code,
             300)
         log = system + '/LogServices/Events'
-        # The last ones of a start, in this order or the other.
+        # The last two entries of a start; either may come first.
         for text in 'ResourcePoweredOn', 'VirtualMachineInstance started':
             self.until('log', lambda text=text: text in box.curl(
                 log + '/Entries').text)

@@ -54,7 +54,7 @@ class BootTestCase(operator.OperatorTestCase):
 
     def restore_pod(self):
         self.operator.setUp()
-        # Until the operator has seen the new pod, the status is of the other.
+        # The BMC's condition Ready may still be that of the deleted pod.
         self.until('pod', lambda: self.kubectl.get(
             'deployment', self.one.base)['status'].get('readyReplicas'), 1)
         self.one.ready()

@@ -91,14 +91,14 @@ class StartingTestCase(StartingCase):
                     'running'])
 
     def test_restart_before_vmi_exists(self):
-        made = []
+        machines = []
         for action in RESTARTS:
             machine = self.handle(self.one, self.make('Halted'))
-            made.append(machine)
+            machines.append(machine)
             machine.reset(R.ON)
             self.change_settings(machine)
             machine.reset(action)
-        for machine in made:
+        for machine in machines:
             self.assert_restarted(machine, 'RerunOnFailure')
 
     def test_second_restart_with_latest_settings(self):

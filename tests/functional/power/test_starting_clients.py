@@ -143,7 +143,7 @@ class SlowStartTestCase(StartingTestCase):
         if boots and self.sandbox.external:
             self.skipTest('needs a cluster whose VMs start more slowly')
         self.assertEqual([], boots)
-        # Its watch may show later what the daemon has done.
+        # The emulator's watch may be later than the answer of the daemon.
         self.until(lambda: self.emulator.system(machines.uuid_of(self.vm))[
             'PowerState'] in ('PoweringOn', 'PoweringOff'))
 
