@@ -24,8 +24,7 @@ class _Machine(qemu.QemuTestCase, base.SandboxTestCase):
         super().make(run_strategy='Halted', **options)
         self.uuid = self.vm['spec']['template']['spec']['domain'][
             'firmware']['uuid']
-        self.until(lambda: self.emulator.request(
-            'GET', SYSTEMS + self.uuid).status_code == 200)
+        self.emulator.wait_system(self.uuid)
 
     def boots(self, what, mark=0):
         """Wait for an image's banner on the console.

@@ -108,7 +108,7 @@ class TestReads(redfish_case.RedfishTestCase):
         vm['spec']['template']['spec']['nodeSelector'] = {'no': 'such'}
         vm = self.sandbox.create('virtualmachines', vm)
         self.uuid = machines.uuid_of(vm)
-        self.wait_visible(self.uuid)
+        self.emulator.wait_system(self.uuid)
         self.until(lambda: 'Conditions' in self.emulator.system(self.uuid)[
             'Status'])
         body = self.emulator.system(self.uuid)

@@ -36,7 +36,7 @@ class TestReads(redfish_case.RedfishTestCase):
             machines.vm(name, 'Halted')))
         self.uuid = machines.uuid_of(vm)
         self.path = f'{redfish_case.SYSTEMS}/{self.uuid}'
-        self.wait_visible(self.uuid)
+        self.emulator.wait_system(self.uuid)
         body = self.emulator.system(self.uuid)
         self.assertEqual('TPM2_0', body['TrustedModules'][0]['InterfaceType'])
         chassis = self.get(body['Links']['Chassis'][0]['@odata.id'])
