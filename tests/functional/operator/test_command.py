@@ -227,14 +227,13 @@ class CommandTestCase(operator.OperatorTestCase):
         self.assertEqual('0', self.metric(second, 'leader'))
         return first, second
 
-    def wait_takeover(self, second, seconds, least=0):
+    def wait_takeover(self, second, least=0):
         """Wait until the second replica is the leader.
 
-        :param seconds: maximum.
         :param least: minimum number of seconds.
         """
         before = time.monotonic()
-        second.wait_output(operator.READY, seconds)
+        second.wait_output(operator.READY)
         self.assertGreater(time.monotonic() - before, least)
         self.assertEqual('1', self.metric(second, 'leader'))
         self.bmc().ready()
@@ -243,7 +242,7 @@ class CommandTestCase(operator.OperatorTestCase):
         first, second = self.pair()
         lease = self.lease()
         first.send(signal.SIGTERM)
-        self.wait_takeover(second, 40)
+        self.wait_takeover(second)
         operator.check_takeover(self.sandbox, lease)
         self.assertEqual(0, first.wait())
 
@@ -251,7 +250,7 @@ class CommandTestCase(operator.OperatorTestCase):
         first, second = self.pair()
         transitions = self.lease()['spec']['leaseTransitions']
         first.kill()
-        self.wait_takeover(second, 40, LEASE / 3)
+        self.wait_takeover(second, LEASE / 3)
         self.assertEqual(transitions + 1,
                          self.lease()['spec']['leaseTransitions'])
 
@@ -259,7 +258,7 @@ class CommandTestCase(operator.OperatorTestCase):
         first, second = self.pair()
         first.send(signal.SIGSTOP)
         self.addCleanup(self.resume, first)
-        self.wait_takeover(second, 40, LEASE / 3)
+        self.wait_takeover(second, LEASE / 3)
         first.send(signal.SIGCONT)
         self.assertEqual(1, first.wait())
         # The exit status may be read before the output.
@@ -290,7 +289,7 @@ class CommandTestCase(operator.OperatorTestCase):
                                               operator.NAME)
         # The first ends at once; the second still waits for the Lease's end.
         self.assertEqual(1, first.wait())
-        self.wait_takeover(second, 40, LEASE / 3)
+        self.wait_takeover(second, LEASE / 3)
 
     def test_runs_without_leader_election(self):
         self.start('--no-leader-election', ready=operator.READY)
