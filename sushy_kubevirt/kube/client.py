@@ -13,7 +13,6 @@ from collections import abc
 import copy
 import json
 import random
-import re
 import threading
 import typing
 from urllib import parse
@@ -24,9 +23,12 @@ from sushy_kubevirt.kube import api_resources
 from sushy_kubevirt.kube import api_responses
 from sushy_kubevirt.kube import blocking
 from sushy_kubevirt.kube import connection
+from sushy_kubevirt.kube import connection_errors
+from sushy_kubevirt.kube import connection_pools
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.kube import objects
 from sushy_kubevirt.kube import retry
+from sushy_kubevirt.kube import watch_stream
 
 if typing.TYPE_CHECKING:
     from sushy_kubevirt.kube import portforward
@@ -64,10 +66,6 @@ _STRICT = {'fieldValidation': 'Strict'}
 
 #: A resourceVersion that no object has: that of an empty etcd.
 _NO_OBJECT_VERSION = '1'
-
-#: Annotation of the bookmark that ends the objects of a streaming list
-#: (KEP-3157).
-INITIAL_EVENTS_END = 'k8s.io/initial-events-end'
 
 #: Duration of a streaming list in seconds; the API server then ends it.
 STREAM_SECONDS = 300
@@ -124,13 +122,6 @@ class CallKey(typing.NamedTuple):
     code: int
 
 
-class _Collection(typing.NamedTuple):
-    resource: api_resources.AnyResource
-    namespace: str | None
-    label_selector: str
-    field_selector: str
-
-
 class Client:
     """Client of one API server. Thread-safe.
 
@@ -161,9 +152,9 @@ class Client:
         self._watch_silence = watch_silence
         self._lock = threading.Lock()
         self._calls: collections.Counter[CallKey] = collections.Counter()
-        self._pools = _Pools(connections)
+        self._pools = connection_pools.Pools(connections)
         # Collections whose watches have received bookmarks recently.
-        self._bookmarked: set[_Collection] = set()
+        self._bookmarked: set[watch_stream.Collection] = set()
 
     def with_options(self, options: Options) -> Client:
         """Return a client that shares all but the options with this one."""
@@ -212,13 +203,14 @@ class Client:
     def watch(self, resource: api_resources.Resource[objects.ObjectT],
               namespace: str | None = None, version: str | None = '',
               label_selector: str = '', field_selector: str = '',
-              metadata_only: bool = False) -> Watch[objects.ObjectT]:
+              metadata_only: bool = False
+              ) -> watch_stream.Watch[objects.ObjectT]:
         """Watch a collection from a resourceVersion on.
 
         :param namespace: None or '' for all namespaces
         :param version: the resourceVersion; None for a streaming list
             (KEP-3157): all objects, in events of type ``ADDED``, then a
-            bookmark with the annotation `INITIAL_EVENTS_END`
+            bookmark with the annotation `watch_stream.INITIAL_EVENTS_END`
         :param metadata_only: True to receive only the metadata
         :returns: an open watch
         :raises: `errors.WatchExpired` if the version is too old;
@@ -239,8 +231,8 @@ class Client:
             fields.update(sendInitialEvents='true',
                           resourceVersionMatch='NotOlderThan',
                           timeoutSeconds=STREAM_SECONDS)
-        collection = _Collection(resource, namespace, label_selector,
-                                 field_selector)
+        collection = watch_stream.Collection(
+            resource, namespace, label_selector, field_selector)
         silence: float = seconds + WATCH_GRACE
         if version is None:
             silence = self._options.read_timeout
@@ -251,8 +243,9 @@ class Client:
         response = self._request(
             call, fields, accept=_METADATA[0] if metadata_only else ACCEPT,
             silence=silence)
-        return Watch(response, call, self._bookmarked, collection,
-                     self._watch_silence is not None)
+        return watch_stream.Watch(
+            response, call, self._bookmarked, collection,
+            self._watch_silence is not None)
 
     def patch(self, resource: api_resources.Resource[objects.ObjectT],
               namespace: str | None, name: str,
@@ -504,7 +497,7 @@ class Client:
             # attempt. Not after a mere loss of the connection, as a
             # kubeconfig takes as long as the attempt.
             self._connection.renew(access)
-        return _connection_error(call, access.server, error)
+        return connection_errors.unavailable(call, access.server, error)
 
     def _result(self, response: urllib3.BaseHTTPResponse,
                 call: api_responses.ApiCall, unread: bool) -> typing.Any:
@@ -521,53 +514,10 @@ class Client:
                 return api_responses.parse(data) if data else {}
         except (urllib3.exceptions.HTTPError, OSError, ValueError) as e:
             if response.status < 300:
-                raise _connection_error(
+                raise connection_errors.unavailable(
                     call, self._connection.server, e) from None
         raise api_responses.error_from_response(
             response.status, data, response.headers, call)
-
-
-class _Pool(typing.NamedTuple):
-    """Connections, and the URL before the path of a request.
-
-    Without a proxy these are of one server, and only the path in its URL
-    counts: a `urllib3.PoolManager` would look the server up for each request.
-    """
-
-    connections: urllib3.HTTPConnectionPool | urllib3.PoolManager
-    base: str
-
-
-class _Pools:
-    """The connections of a client and its copies. Thread-safe.
-
-    :param connections: number of idle connections that are kept
-    """
-
-    def __init__(self, connections: int) -> None:
-        self._connections = connections
-        self._lock = threading.Lock()
-        self._pool: _Pool | None = None
-        self._transport: tuple[object, ...] | None = None
-
-    def get(self, access: connection.Access) -> _Pool:
-        """Return the connections for what a request is to use."""
-        with self._lock:
-            if self._pool is None or self._transport != access.transport:
-                self._pool = _pool(access, self._connections)
-                self._transport = access.transport
-            return self._pool
-
-    def clear(self) -> None:
-        """Close all connections."""
-        with self._lock:
-            if self._pool is not None:
-                connections, _ = self._pool
-                if isinstance(connections, urllib3.PoolManager):
-                    connections.clear()
-                else:
-                    connections.close()
-            self._pool = self._transport = None
 
 
 def _discovery(path: str, resource: api_resources.AnyResource
@@ -584,147 +534,3 @@ def _discovery(path: str, resource: api_resources.AnyResource
 def _selectors(labels: str, fields: str) -> dict[str, str]:
     return {name: value for name, value in (
         ('labelSelector', labels), ('fieldSelector', fields)) if value}
-
-
-class Watch(typing.Generic[objects.ObjectT]):
-    """An open watch: iterable of (type, object).
-
-    Ends when the server ends the watch.
-
-    :param response: its body not read
-    :param call: for messages
-    :param bookmarked: collections whose watches have received bookmarks; is
-        changed
-    :param collection: what is watched
-    :param resumes: True to end, and False to raise `errors.WatchExpired`,
-        after the read timeout
-    :raises: while iterating: `errors.WatchExpired`, `errors.Unavailable`, or
-        the error that the server reports
-    """
-
-    def __init__(self, response: urllib3.BaseHTTPResponse,
-                 call: api_responses.ApiCall, bookmarked: set[_Collection],
-                 collection: _Collection, resumes: bool = False) -> None:
-        self._response = response
-        self._call = call
-        self._bookmarked = bookmarked
-        self._collection = collection
-        self._resumes = resumes
-
-    def __iter__(self) -> abc.Iterator[tuple[str, objects.ObjectT]]:
-        try:
-            for line in self._lines():
-                event = api_responses.parse(line)
-                if event['type'] == 'ERROR':
-                    status = event.get('object') or {}
-                    raise api_responses.error_from_status(
-                        status.get('code') or 500,
-                        status.get('message') or 'The watch failed',
-                        None, self._call)
-                if event['type'] == 'BOOKMARK':
-                    self._bookmarked.add(self._collection)
-                yield event['type'], event['object']
-        except urllib3.exceptions.ReadTimeoutError:
-            self._bookmarked.discard(self._collection)
-            if self._resumes:
-                return
-            # The server should have ended the watch. Another one from the
-            # same version may miss events as well, so list again.
-            raise errors.WatchExpired(
-                f'{self._call}: the API server sent nothing and did not end '
-                'the watch in time') from None
-        except (urllib3.exceptions.HTTPError, OSError, ValueError,
-                KeyError, TypeError) as e:
-            raise errors.Unavailable(
-                f'{self._call}: connection lost: {_reason(e)}') from None
-        finally:
-            self._response.close()
-
-    def _lines(self) -> abc.Iterator[bytes]:
-        rest: list[bytes] = []
-        while True:
-            data = self._response.read1(65536)
-            if not data:
-                break
-            first, *others = data.split(b'\n')
-            rest.append(first)
-            for following in others:
-                line = b''.join(rest)
-                rest = [following]
-                if line.strip():
-                    yield line
-        if b''.join(rest).strip():
-            yield b''.join(rest)
-
-    def stop(self) -> None:
-        """End the watch from another thread."""
-        try:
-            self._response.shutdown()
-        except (OSError, ValueError, RuntimeError):
-            pass    # the watch has ended already
-
-
-def _pool(access: connection.Access, connections: int) -> _Pool:
-    """Create a pool.
-
-    :raises: `errors.ConfigError` if its proxy cannot be used;
-        `urllib3.exceptions.LocationValueError` if the server has no address
-    """
-    common: dict[str, typing.Any] = {
-        'maxsize': connections, 'socket_options': connection.SOCKET_OPTIONS}
-    if access.server.startswith('https:'):
-        common['ssl_context'] = access.ssl_context()
-        if access.insecure:
-            # urllib3 would warn at each request of an option that was set on
-            # purpose.
-            urllib3.disable_warnings(
-                urllib3.exceptions.InsecureRequestWarning)
-        if access.tls_server_name:
-            common['server_hostname'] = access.tls_server_name
-    if not access.proxy:
-        return _Pool(urllib3.connection_from_url(access.server, **common),
-                     urllib3.util.parse_url(access.server).path or '')
-    common['num_pools'] = 2
-    try:
-        if access.proxy.startswith('socks'):
-            # Needs PySocks, which is not a requirement of this project.
-            from urllib3.contrib import socks
-            return _Pool(socks.SOCKSProxyManager(access.proxy, **common),
-                         access.server)
-        auth = urllib3.util.parse_url(access.proxy).auth
-        if auth:
-            common['proxy_headers'] = urllib3.make_headers(
-                proxy_basic_auth=parse.unquote(auth))
-        return _Pool(urllib3.ProxyManager(access.proxy, **common),
-                     access.server)
-    except (ImportError, urllib3.exceptions.HTTPError) as e:
-        raise errors.ConfigError(
-            f'The proxy of {access.server} cannot be used: {e}') from None
-
-
-def _connection_error(call: api_responses.ApiCall, server: str,
-                      error: Exception) -> errors.Unavailable:
-    """Return the exception for a failed connection."""
-    e = urllib3.exceptions
-    message = (f'The API server {server} does not answer ({call}): '
-               f'{_reason(error)}')
-    if isinstance(error, e.ConnectTimeoutError):
-        message += f'; {errors.FILTERED}'
-    if isinstance(error, (e.NewConnectionError, e.ConnectTimeoutError,
-                          e.ProxyError, e.LocationValueError)):
-        return errors.Unavailable(message)
-    if isinstance(error, e.TimeoutError):
-        return errors.Unavailable(message, maybe_done=call.verb != 'get')
-    return errors.ConnectionLost(message, maybe_done=call.verb != 'get')
-
-
-def _reason(error: BaseException) -> str:
-    """Return the text of the innermost of nested exceptions."""
-    for inner in (getattr(error, 'reason', None), error.__cause__,
-                  *reversed(error.args)):
-        if isinstance(inner, Exception):
-            return _reason(inner)
-    text = str(error)
-    # urllib3's messages begin with the repr of its connection.
-    return re.sub(r"^<?[\w.]+\([^)]*\)( at 0x\w+>)?: ", '', text) or repr(
-        error)

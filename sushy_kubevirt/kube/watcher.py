@@ -13,13 +13,14 @@ import threading
 import time
 import typing
 
-from sushy_kubevirt.kube import client as clients
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.kube import objects
 from sushy_kubevirt.kube import retry
+from sushy_kubevirt.kube import watch_stream
 
 if typing.TYPE_CHECKING:
     from sushy_kubevirt.kube import api_resources
+    from sushy_kubevirt.kube import client as clients
 
 LOG = logging.getLogger(__name__)
 
@@ -83,7 +84,7 @@ class Watcher(typing.Generic[objects.ObjectT]):
         self._page_size = options.page_size
         self._closing = threading.Event()
         self._version: str | None = None
-        self._watch: clients.Watch[objects.ObjectT] | None = None
+        self._watch: watch_stream.Watch[objects.ObjectT] | None = None
         #: Exception that keeps the watch from working; None while it works.
         self.error: errors.MachineError | None = None
         #: True once the sink has received a complete list.
@@ -201,7 +202,7 @@ class Watcher(typing.Generic[objects.ObjectT]):
                     self._sink.event(self, kind, obj)
                 elif kind != 'BOOKMARK':
                     yield (obj,), ''
-                elif clients.INITIAL_EVENTS_END in (
+                elif watch_stream.INITIAL_EVENTS_END in (
                         obj['metadata'].get('annotations') or ()):
                     yield (), obj['metadata']['resourceVersion']
                     return

@@ -5,8 +5,8 @@ import threading
 from oslotest import base
 
 from sushy_kubevirt.kube import api_resources
-from sushy_kubevirt.kube import client
 from sushy_kubevirt.kube import errors
+from sushy_kubevirt.kube import watch_stream
 from sushy_kubevirt.kube import watcher
 from sushy_kubevirt.machine import options
 
@@ -61,7 +61,7 @@ def event(kind, name, version='5', **annotations):
                                'annotations': annotations}}
 
 
-END = event('BOOKMARK', '', '9', **{client.INITIAL_EVENTS_END: 'true'})
+END = event('BOOKMARK', '', '9', **{watch_stream.INITIAL_EVENTS_END: 'true'})
 
 
 class Sink:
