@@ -138,6 +138,7 @@ class MediaAccessTestCase(media_case.UploadingTestCase):
                 username=self.images.USER, password=self.images.PASSWORD))
             self.wait_state(one, media_case.S.READY)
         # The killed insert leaves objects that the next BMC removes.
+        self.uploading(**self.SOON)
         self.run_bmc(machine.name, 'insert', 'USBStick', self.url(), writes=2)
         self.until('unfinished insert removed', lambda: '"gone"' not in (
             self.annotation(machine)) and '"next"' not in (

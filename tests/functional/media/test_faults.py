@@ -51,7 +51,7 @@ class KilledTestCase(media_case.MediaTestCase):
         for finished in self.run_killed(
                 machine, 'insert', 'Cd', url, self.images.USER,
                 self.images.PASSWORD):
-            successor = self.bmc()
+            successor = self.bmc(self.SOON)
             other = successor.machine(machine.name)
             self.until('no unfinished insert', lambda: '"next"' not in (
                 self.annotation(machine) or ''))
@@ -78,7 +78,7 @@ class KilledTestCase(media_case.MediaTestCase):
             url = self.url()
             finished = self.run_bmc(machine.name, 'insert', 'Cd', url,
                                     writes=number + 1)
-            successor = self.bmc()
+            successor = self.bmc(self.SOON)
             other = successor.machine(machine.name)
             self.until('no unfinished insert', lambda: '"next"' not in (
                 self.annotation(machine) or ''))
@@ -97,7 +97,7 @@ class KilledTestCase(media_case.MediaTestCase):
         for number in itertools.count(1):
             machine.insert_media('Cd', self.source())
             finished = self.run_bmc(machine.name, 'eject', 'Cd', writes=number)
-            successor = self.bmc()
+            successor = self.bmc(self.SOON)
             self.assertIsNone(successor.machine(machine.name).medium('Cd'))
             self.wait_clean(machine)
             successor.close()
@@ -361,7 +361,8 @@ class FaultTestCase(media_case.MediaTestCase):
                               lambda it: it is None)
 
     def test_annotation_cannot_delete_foreign_objects(self):
-        machine = self.machine('Halted', change=media_case.drop_medium)
+        machine = self.machine('Halted', self.bmc(self.SOON),
+                               change=media_case.drop_medium)
         name = machine.name + '-bmc-cd-0'
         made = self.sandbox.create('datavolumes', {
             **KIND, 'metadata': {'name': name},

@@ -151,7 +151,7 @@ class PodAccountFaultTestCase(PodAccountMixin, media_case.MediaTestCase):
             finished = self.run_bmc(
                 name, 'insert', 'Cd', self.images.url + '/private/k.iso',
                 self.images.USER, self.images.PASSWORD, writes=writes)
-            machine = self.handle(self.bmc_of(name), name)
+            machine = self.handle(self.bmc_of(name, self.SOON), name)
             self.until('no unfinished insert', lambda: '"next"' not in (
                 self.annotation(machine) or ''))
             if machine.medium('Cd') is not None:

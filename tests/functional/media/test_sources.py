@@ -148,10 +148,11 @@ class UploadTestCase(media_case.UploadingTestCase):
 
 class HttpBootTestCase(media_case.MediaTestCase):
 
-    def uefi(self, **kwargs):
-        machine = self.machine('Manual', change=lambda spec: (
+    def uefi(self, **media_options):
+        machine = self.machine('Manual', self.bmc(media_options),
+                               change=lambda spec: (
             media_case.drop_drive(spec), spec['domain']['firmware'].update(
-                bootloader={'efi': {'secureBoot': False}})), **kwargs)
+                bootloader={'efi': {'secureBoot': False}})))
         self.until('CDI', lambda: machine.cluster.media.cdi.served)
         return machine
 
@@ -228,7 +229,8 @@ class HttpBootTestCase(media_case.MediaTestCase):
         self.until('CDI', lambda: legacy.cluster.media.cdi.served)
         self.assertRaises(errors.WrongState, legacy.set_boot, HTTP,
                           boot.Enabled.ONCE, http_uri=self.url())
-        self.assertEqual([], self.data_volumes())
+        for each in machine, legacy:
+            self.assertEqual([], self.data_volumes(each))
 
     def test_refused_change_keeps_pending_http_boot(self):
         machine = self.uefi()
@@ -268,7 +270,7 @@ class HttpBootTestCase(media_case.MediaTestCase):
 
     def test_deletes_image_without_override(self):
         # A BMC killed before it sets the override leaves this state.
-        machine = self.uefi()
+        machine = self.uefi(**self.SOON)
         machine.insert_media('HttpBoot', self.source())
         self.until('no DataVolume', lambda: not self.data_volumes(machine))
         self.assertEqual((None, None), self.drive_of(machine, 'bmc-http'))
