@@ -139,16 +139,20 @@ class Api:
                                  name, body)
 
     async def delete(self, resource: api_resources.AnyResource,
-                     namespace: str, name: str, uid: str | None = None
-                     ) -> objects.Json:
+                     namespace: str, name: str, uid: str | None = None,
+                     version: str | None = None) -> objects.Json:
         """Delete an object, and then what it owns.
 
         :param uid: the only uid that may be deleted; None for any
-        :raises: `errors.Conflict` if the object has another uid
+        :param version: the only resourceVersion of that uid that may be
+            deleted; None for any
+        :raises: `errors.Conflict` if the object has another uid or version
         """
         body: objects.Json = {'propagationPolicy': 'Background'}
         if uid:
             body['preconditions'] = {'uid': uid}
+        if version:
+            body['preconditions']['resourceVersion'] = version
         return await self._write(self._client.delete, resource, namespace,
                                  name, body)
 

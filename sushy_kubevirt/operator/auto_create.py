@@ -172,9 +172,11 @@ class AutoCreator:
             try:
                 await self._api.delete(
                     bmc_resources.BMC, metadata['namespace'],
-                    metadata['name'], metadata['uid'])
+                    metadata['name'], metadata['uid'],
+                    metadata['resourceVersion'])
             except (errors.ObjectNotFound, errors.Conflict):
-                # Deleted already, or another one: the watch shows it.
+                # Deleted already, another one, or changed, perhaps by a user
+                # who keeps it: the watch shows it.
                 pass
         if vm is None or 'deletionTimestamp' in vm['metadata']:
             return

@@ -96,10 +96,12 @@ class ApiTestCase(unittest.IsolatedAsyncioTestCase):
         self.assertEqual({'a': 1}, self.last_request[4])
 
     async def test_delete(self):
-        for uid, expected in ((None, {}), ('u', {'preconditions': {
-                'uid': 'u'}})):
+        for only, expected in (
+                ((), {}), (('u',), {'preconditions': {'uid': 'u'}}),
+                (('u', '7'), {'preconditions': {
+                    'uid': 'u', 'resourceVersion': '7'}})):
             self.respond('DELETE', 'services/x')
-            await self.api.delete(bmc_resources.SERVICE, 'lab', 'x', uid)
+            await self.api.delete(bmc_resources.SERVICE, 'lab', 'x', *only)
             self.assertEqual({'propagationPolicy': 'Background', **expected},
                              self.last_request[4])
 

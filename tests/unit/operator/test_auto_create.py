@@ -157,6 +157,7 @@ class Cluster:
         meta = obj['metadata']
         self.uid += 1
         meta.setdefault('uid', f'u{self.uid}')
+        meta['resourceVersion'] = str(self.uid)
         self.objects[resource][meta['namespace'], meta['name']] = obj
         self.publish(resource, 'ADDED', obj)
 
@@ -202,14 +203,15 @@ class Cluster:
             raise errors.Conflict('already exists')
         self._put(resource, copy.deepcopy(body))
 
-    async def delete(self, resource, namespace, name, uid):
+    async def delete(self, resource, namespace, name, uid, version):
         self.log.append(('delete', name))
         if self.problems:
             raise self.problems.pop(0)
         found = self.objects[resource].get((namespace, name))
         if found is None:
             raise errors.ObjectNotFound('gone')
-        if found['metadata']['uid'] != uid:
+        if (uid, version) != (found['metadata']['uid'],
+                              found['metadata']['resourceVersion']):
             raise errors.Conflict('another one')
         self.drop(resource, name)
 
@@ -378,6 +380,27 @@ class AutoCreatorTestCase(base.BaseTestCase):
 
         self.assertEqual([('create', 'a'), ('delete', 'a')],
                          self.run_with(late))
+
+    def test_bmc_that_has_changed_is_not_deleted_before_it_is_seen(self):
+        # A user keeps it, or only its status has changed.
+        for kept, remaining in (True, ['a']), (False, []):
+            cluster = self.cluster = Cluster()
+            cluster.vm('a')
+
+            async def late():
+                bmc = copy.deepcopy(
+                    cluster.objects[bmc_resources.BMC][LAB, 'a'])
+                if kept:
+                    del bmc['metadata']['labels'][stored_names.AUTO_CREATED]
+                bmc['metadata']['resourceVersion'] = '100'
+                cluster.objects[bmc_resources.BMC][LAB, 'a'] = bmc
+                cluster.drop(bmc_resources.VM, 'a')
+                await asyncio.sleep(0.1)
+                self.assertEqual(['a'], self.names())
+                cluster.publish(bmc_resources.BMC, 'MODIFIED', bmc)
+
+            self.run_with(late)
+            self.assertEqual(remaining, self.names())
 
     def test_only_given_namespaces(self):
         cluster = self.cluster
