@@ -182,6 +182,9 @@ class _Subscriber:
         self._queued = asyncio.Event()
         # None while the subscription is suspended, or about to be.
         self._task: asyncio.Task[None] | None = None
+        # Of the last refresh that left the task as it was. It may have resumed
+        # the subscription while its suspension was being stored.
+        self._history: abc.Iterable[Record] | None = None
 
     def update(self, subscription: Subscription,
                history: abc.Iterable[Record]) -> None:
@@ -195,6 +198,7 @@ class _Subscriber:
                     subscription.destination, subscription.verify):
             self.stop()
         if subscription.suspended or self._task is not None:
+            self._history = history
             return
         self.failures = 0
         self._lost = False
@@ -204,6 +208,7 @@ class _Subscriber:
         for record in history:
             if record.number > last and record.time >= subscription.created:
                 self.take(record)
+                last = record.number
 
     def stop(self) -> None:
         """Send nothing more."""
@@ -241,6 +246,8 @@ class _Subscriber:
             while await self._send(poster):
                 pass
             self._task = None
+        if self._history is not None:
+            self.update(self.subscription, (*self._history, *self._queue))
 
     async def _send(self, poster: http_push.Poster) -> bool:
         """Send up to `MAX_BATCH` queued events in one POST.
@@ -306,6 +313,7 @@ class _Subscriber:
         :returns: whether that succeeded
         """
         subscription, store = self.subscription, self._delivery.store
+        self._history = None
         try:
             if subscription.policy is subscriptions.Policy.TERMINATE:
                 LOG.warning('Subscription %s is deleted after %d failed '

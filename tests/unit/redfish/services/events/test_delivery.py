@@ -311,6 +311,23 @@ class DeliveryTestCase(base.BaseTestCase):
         self.delivery.take(self.record('2'))
         self.assertEqual(('/a', ['2']), self.next_delivery())
 
+    def test_subscription_that_is_resumed_while_it_is_suspended(self):
+        first, second, third = map(self.record, '123')
+
+        def change(_id, **_fields):
+            # A client resumes it before the delivery is told.
+            self.delivery.refresh([first, second])
+            self.delivery.take(second)
+            self.delivery.take(third)
+
+        self.store.change = change
+        Poster.fails = [http_push.Failed('no')] * 2
+        self.subscribe('a', policy=subscriptions.Policy.SUSPEND)
+        self.delivery.refresh()
+        self.delivery.take(first)
+        self.assertEqual(('/a', ['1', '2', '3']), self.next_delivery())
+        self.assert_no_delivery()
+
     def test_batches_events_and_reports_dropped_ones(self):
         self.useFixture(fixtures.MonkeyPatch(
             'sushy_kubevirt.redfish.services.events.delivery.MAX_QUEUE', 100))
