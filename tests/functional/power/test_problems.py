@@ -3,6 +3,8 @@
 
 import json
 
+import fixtures
+
 from kubevirt_sandbox.testing import given_cluster
 from kubevirt_sandbox.testing import kubectl
 from sushy_kubevirt.kube import errors
@@ -198,6 +200,9 @@ class ProblemTestCase(machine_case.MachineTestCase):
         self.assertIsNone(machine.problem())
 
     def test_failure_that_is_resolved_soon(self):
+        # Longer than the test may pause.
+        self.useFixture(fixtures.MonkeyPatch(
+            'sushy_kubevirt.machine.power_state.GRACE_SECONDS', 60))
         bmc = self.bmc()
         name = self.make('Manual', change=with_claim('late'))
         machine = self.handle(bmc, name)
