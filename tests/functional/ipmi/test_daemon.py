@@ -119,7 +119,7 @@ class EntriesTest(base.VbmcdTestCase):
                       self.refused('vm-0', '--kubeconfig', 'no/such/file'))
 
     def test_add_refuses_unresponsive_cluster(self):
-        """``vbmc add`` fails within the client's timeout, 30 s here."""
+        """A limit of the daemon's ends it, not that of vbmc, 30 s here."""
         with socket.create_server(('127.0.0.1', 0)) as silent:
             kubeconfig = pathlib.Path(self.sandbox.kubeconfig).read_text()
             config = self.vbmcd.home / 'silent'
@@ -129,7 +129,9 @@ class EntriesTest(base.VbmcdTestCase):
             config.chmod(0o600)
             self.assertRegex(
                 self.refused('vm-0', '--kubeconfig', config),
-                'The API server .* does not answer .* timed out')
+                # Whichever is first: the request, or the wait for its list.
+                'The API server .* does not answer .* timed out'
+                '|The API server has not listed the VMs in 4 s')
 
     def test_add_refuses_invalid_arguments(self):
         self.assertIn('1 to 20 bytes',
