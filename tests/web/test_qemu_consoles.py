@@ -49,11 +49,13 @@ class QemuConsoleTestCase(case.WebQemuTestCase):
         self.shows('~ #')
         self.type('echo $((6 * 7))-answer\n')
         self.shows('42-answer')
-        # The guest restarts; its console stays.
-        self.type('clear\n')
+        # The guest restarts; its console stays. There is no prompt in between:
+        # BusyBox 1.35 takes its position in the first line for a key, and
+        # drops what is typed.
+        self.type('clear; read line; reboot -f\n')
         self.expect(self.page.locator('.xterm-rows')).not_to_contain_text(
             qemu.DISK)
-        self.type('reboot -f\n')
+        self.type('\n')
         self.shows(qemu.DISK)
 
     def guest_reads(self, command):
