@@ -175,8 +175,8 @@ class AutoCreator:
                     metadata['name'], metadata['uid'],
                     metadata['resourceVersion'])
             except (errors.ObjectNotFound, errors.Conflict):
-                # Deleted already, another one, or changed, perhaps by a user
-                # who keeps it: the watch shows it.
+                # The BMC is gone, or a user who keeps it may have changed it:
+                # the watch shows that.
                 pass
         if vm is None or 'deletionTimestamp' in vm['metadata']:
             return
